@@ -1,0 +1,31 @@
+package org.flinkndb.cache;
+
+import java.io.IOException;
+
+/**
+ * Something that holds changes which the server has not seen: the entries of a state, the pending
+ * operations of a timer queue. Registered with {@link WriteBehind}.
+ */
+public interface DirtySource {
+    /** Bytes, estimated, that a flush would send. Task thread. */
+    long dirtyBytes();
+
+    /** Sends all changes of the current epoch now; afterwards nothing is dirty. Task thread. */
+    void flush(WriteSink sink) throws IOException, InterruptedException;
+
+    /**
+     * Detaches all changes of the epoch that ends, to be drained later by another thread while the
+     * task goes on. Task thread, at a barrier, in constant time: it must not serialize or copy what
+     * is dirty. Returns null when nothing is dirty.
+     */
+    SealedChanges seal(long epoch);
+
+    /** The changes of one source in one ended epoch. */
+    interface SealedChanges {
+        /**
+         * Sends them. Flusher thread. Competes with the task thread, which serializes an entry first
+         * when it touches one that this epoch still holds.
+         */
+        void drain(WriteSink sink) throws IOException, InterruptedException;
+    }
+}

@@ -1,0 +1,36 @@
+package org.flinkndb.client;
+
+/** Sizes that the server takes; larger things are refused before they are sent. */
+public final class SessionLimits {
+    private final int maxFrameBytes;
+    private final int maxValueBytes;
+    private final int maxKeyBytes;
+    private final int maxBatchRows;
+
+    public SessionLimits(int maxFrameBytes, int maxValueBytes, int maxKeyBytes, int maxBatchRows) {
+        this.maxFrameBytes = maxFrameBytes;
+        this.maxValueBytes = maxValueBytes;
+        this.maxKeyBytes = maxKeyBytes;
+        this.maxBatchRows = maxBatchRows;
+    }
+
+    /** Largest message, in bytes. */
+    public int maxFrameBytes() {
+        return maxFrameBytes;
+    }
+
+    /** Largest value of one row, in bytes. */
+    public int maxValueBytes() {
+        return maxValueBytes;
+    }
+
+    /** Largest key of one row, in bytes. */
+    public int maxKeyBytes() {
+        return maxKeyBytes;
+    }
+
+    /** Most entries in one batch. */
+    public int maxBatchRows() {
+        return maxBatchRows;
+    }
+}

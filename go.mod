@@ -1,0 +1,3 @@
+module github.com/flinkndb/flinkndb
+
+go 1.26
