@@ -1,0 +1,87 @@
+package org.flinkndb.testjobs;
+
+import org.apache.flink.api.common.eventtime.WatermarkStrategy;
+import org.apache.flink.api.common.functions.OpenContext;
+import org.apache.flink.api.common.functions.RichMapFunction;
+import org.apache.flink.api.connector.source.lib.NumberSequenceSource;
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.util.ParameterTool;
+
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * A job whose every record checks the state it finds. The source counts 0, 1, 2, …; number i goes to
+ * key {@code i % keys}, so the numbers of a key arrive in steps of {@code keys}. {@link Ledger} keeps
+ * the history of each key in every kind of state and fails the job with "LEDGER VIOLATION" as soon as
+ * a record was lost or counted twice. At the end of the input one line for each key is printed:
+ * {@code LEDGER key count sum fired}, to be compared with the same figures computed elsewhere.
+ *
+ * <p>Parameters: {@code --keys} (1000), {@code --records} (1000000), {@code --rate} records a second
+ * (0 = unlimited), {@code --payload} bytes that each key carries along (100).
+ */
+public final class LedgerJob {
+    private LedgerJob() {}
+
+    public static void main(String[] args) throws Exception {
+        ParameterTool parameters = ParameterTool.fromArgs(args);
+        int keys = parameters.getInt("keys", 1_000);
+        long records = parameters.getLong("records", 1_000_000L);
+        long rate = parameters.getLong("rate", 0L);
+        int payload = parameters.getInt("payload", 100);
+        StreamExecutionEnvironment env =
+                StreamExecutionEnvironment.getExecutionEnvironment(new Configuration());
+        env.fromSource(
+                        new NumberSequenceSource(0, records - 1),
+                        WatermarkStrategy.noWatermarks(),
+                        "numbers")
+                .uid("numbers")
+                .setParallelism(1)
+                .map(new Throttle(rate))
+                .name("throttle")
+                .setParallelism(1)
+                .assignTimestampsAndWatermarks(
+                        WatermarkStrategy.<Long>forMonotonousTimestamps()
+                                .withTimestampAssigner((number, previous) -> number))
+                .name("timestamps")
+                .setParallelism(1)
+                .keyBy(number -> number % keys)
+                .process(new Ledger(keys, payload))
+                .uid("ledger")
+                .name("ledger")
+                .print()
+                .name("result");
+        env.execute("ledger");
+    }
+
+    /** Lets through so many records a second. */
+    private static final class Throttle extends RichMapFunction<Long, Long> {
+        private static final long serialVersionUID = 1L;
+        private final long rate;
+        private transient long startNanos;
+        private transient long passed;
+
+        private Throttle(long rate) {
+            this.rate = rate;
+        }
+
+        @Override
+        public void open(OpenContext context) {
+            startNanos = System.nanoTime();
+            passed = 0;
+        }
+
+        @Override
+        public Long map(Long number) {
+            if (rate > 0) {
+                long due = startNanos + passed++ * TimeUnit.SECONDS.toNanos(1) / rate;
+                long early = due - System.nanoTime();
+                if (early > TimeUnit.MILLISECONDS.toNanos(1)) {
+                    LockSupport.parkNanos(early);
+                }
+            }
+            return number;
+        }
+    }
+}
