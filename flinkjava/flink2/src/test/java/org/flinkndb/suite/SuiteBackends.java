@@ -1,0 +1,21 @@
+package org.flinkndb.suite;
+
+import org.apache.flink.configuration.Configuration;
+
+import org.flinkndb.NdbStateBackend;
+import org.flinkndb.NdbStateBackendFactory;
+import org.flinkndb.testutil.ServerExtension;
+
+import java.io.IOException;
+
+/** Makes backends for the suites the way Flink does: through the factory, from a configuration. */
+final class SuiteBackends {
+    private SuiteBackends() {}
+
+    static NdbStateBackend create(ServerExtension server) throws IOException {
+        Configuration configuration = new Configuration();
+        configuration.setString("state.backend.ndb.address", server.address());
+        return new NdbStateBackendFactory()
+                .createFromConfig(configuration, SuiteBackends.class.getClassLoader());
+    }
+}
