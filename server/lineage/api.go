@@ -1,0 +1,257 @@
+// Package lineage gives rows their versions: it knows sessions, epochs, snapshots, fencing and
+// garbage, and keeps all of it in a store.Store. See docs/design.md for the model.
+//
+// Truth is in the store's meta records; what this package holds in memory can be made again from
+// them, so that several servers may work on one store and each may die at any time.
+package lineage
+
+import (
+	"errors"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Errors that callers tell apart with errors.Is, besides those of package store.
+var (
+	// ErrInvalid says that a request makes no sense; the text names the field.
+	ErrInvalid = errors.New("invalid request")
+	// ErrFenced says that a newer session of the same job has taken over key groups of this one.
+	ErrFenced = errors.New("session is fenced: a newer attempt of the same task has taken over")
+	// ErrSessionNotFound says that a session is unknown, closed, expired or attached elsewhere.
+	ErrSessionNotFound = errors.New("session not found")
+	// ErrSnapshotNotFound says that a snapshot is unknown or was released.
+	ErrSnapshotNotFound = errors.New("snapshot not found")
+	// ErrTooLarge says that a key or value is above the limits.
+	ErrTooLarge = errors.New("too large")
+)
+
+// StateKind is what the rows of a state are. Numbers are those of the wire.
+type StateKind uint8
+
+// The kinds of state.
+const (
+	KindValue StateKind = 1
+	KindList  StateKind = 2
+	KindMap   StateKind = 3
+	KindTimer StateKind = 4
+)
+
+// Op is what an entry does. Numbers are those of the wire.
+type Op uint8
+
+// The operations.
+const (
+	OpNone         Op = 0
+	OpPut          Op = 1
+	OpDelete       Op = 2
+	OpAppend       Op = 3
+	OpDeletePrefix Op = 4
+)
+
+// Entry is a row, a key, or a change of a row. State is the session's number of a state.
+type Entry struct {
+	State uint16
+	Group uint16
+	Op    Op
+	Key   []byte
+	Value []byte
+}
+
+// Range is a range of key groups, both ends included.
+type Range struct {
+	First uint16 `json:"first"`
+	Last  uint16 `json:"last"`
+}
+
+func (r Range) contains(group uint16) bool { return r.First <= group && group <= r.Last }
+
+func (r Range) overlaps(other Range) bool { return r.First <= other.Last && other.First <= r.Last }
+
+func (r Range) within(other Range) bool { return other.First <= r.First && r.Last <= other.Last }
+
+// Options are the settings of a Lineage.
+type Options struct {
+	Log zerolog.Logger
+	// Now is the clock; nil stands for time.Now.
+	Now func() time.Time
+	// Lease is how long a session lives without a stream. The default value is one minute.
+	Lease time.Duration
+	// AbandonedRetention is how long abandoned snapshots are kept. The default value is one day.
+	AbandonedRetention time.Duration
+	// SweepInterval is the time between two passes of the garbage collector. The default value is
+	// ten seconds.
+	SweepInterval time.Duration
+	// MaxGarbageKeys bounds the rows remembered for the sweeper, for each row space. The default
+	// value is 500,000; above it the space is swept as a whole.
+	MaxGarbageKeys int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Lease == 0 {
+		o.Lease = time.Minute
+	}
+	if o.AbandonedRetention == 0 {
+		o.AbandonedRetention = 24 * time.Hour
+	}
+	if o.SweepInterval == 0 {
+		o.SweepInterval = 10 * time.Second
+	}
+	if o.MaxGarbageKeys == 0 {
+		o.MaxGarbageKeys = 500_000
+	}
+	return o
+}
+
+// OpenRequest asks for a session.
+type OpenRequest struct {
+	Token      string // secret of the client, unique: repeats of an open have the same
+	JobID      string
+	JobName    string
+	Operator   string
+	Attempt    string
+	GroupCount uint32
+	Range      Range
+	Bases      []Base
+	Lease      time.Duration // 0 = default
+}
+
+// Base names the snapshot that some key groups start from.
+type Base struct {
+	SnapshotID string
+	Range      Range
+}
+
+// OpenResult is what a client learns when it opens a session.
+type OpenResult struct {
+	SessionID   uint64
+	Generation  uint64
+	Empty       bool
+	BaseSchemas [][]byte
+	Lease       time.Duration
+}
+
+// Order is the order of a scan.
+type Order uint8
+
+// The orders of a scan.
+const (
+	OrderGroupKey Order = 0 // by key group, then key
+	OrderKeyGroup Order = 1 // by key over all groups, then group
+)
+
+// ScanRequest asks for one page of a state's rows.
+type ScanRequest struct {
+	State      uint16
+	Range      Range
+	Prefix     []byte
+	Order      Order
+	Resume     bool // go on strictly after (AfterGroup, AfterKey)
+	AfterGroup uint16
+	AfterKey   []byte
+	LimitRows  int // 0 = 1024
+	LimitBytes int // 0 = 4 MiB
+	KeysOnly   bool
+}
+
+// SnapshotKind is why a snapshot is taken. Numbers are those of the wire.
+type SnapshotKind uint8
+
+// The kinds of snapshot.
+const (
+	SnapshotCheckpoint SnapshotKind = 1
+	SnapshotSavepoint  SnapshotKind = 2
+	SnapshotExport     SnapshotKind = 3
+)
+
+// SnapshotRequest asks for a snapshot as of the end of an epoch.
+type SnapshotRequest struct {
+	ID           string
+	Epoch        uint64
+	CheckpointID int64
+	Kind         SnapshotKind
+	Schema       []byte
+}
+
+// SnapshotResult says what was written since the session's snapshot before.
+type SnapshotResult struct {
+	DeltaRows  uint64
+	DeltaBytes uint64
+}
+
+// SnapshotInfo describes a snapshot.
+type SnapshotInfo struct {
+	ID           string
+	JobID        string
+	JobName      string
+	Operator     string
+	CheckpointID int64
+	Kind         SnapshotKind
+	Created      time.Time
+	GroupCount   uint32
+	Range        Range
+	SessionID    uint64
+	Generation   uint64
+	Epoch        uint64
+	Confirmed    bool
+	Abandoned    time.Time // zero = not
+	Spaces       []uint64
+	Schema       []byte
+}
+
+// SessionInfo describes a live session.
+type SessionInfo struct {
+	ID           uint64
+	JobID        string
+	JobName      string
+	Operator     string
+	Attempt      string
+	Range        Range
+	Generation   uint64
+	Epoch        uint64
+	Attached     bool
+	LeaseExpires time.Time
+	Spaces       []uint64
+}
+
+// StateInfo names a state of a row space or snapshot.
+type StateInfo struct {
+	Number uint16
+	Name   string
+	Kind   StateKind
+}
+
+// SpaceInfo describes a row space.
+type SpaceInfo struct {
+	ID         uint64
+	Created    time.Time
+	JobID      string
+	Operator   string
+	GroupCount uint32
+	Sessions   uint64
+	Snapshots  uint64
+	States     []StateInfo
+	Bytes      uint64
+	Rows       uint64 // only when counted
+	Versions   uint64 // only when counted
+}
+
+// Totals are the numbers of `flinkndb status`.
+type Totals struct {
+	Spaces    uint64
+	Sessions  uint64
+	Snapshots uint64
+}
+
+// GarbageReport says what a collection did, or with checkOnly would have to do.
+type GarbageReport struct {
+	ExpiredSessions   uint64
+	ReleasedSnapshots uint64
+	DroppedSpaces     uint64
+	ScannedRows       uint64
+	RemovedRows       uint64
+	RemovedVersions   uint64
+}

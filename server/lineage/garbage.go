@@ -1,0 +1,303 @@
+package lineage
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/flinkndb/flinkndb/server/store"
+)
+
+// sweepBatch is how many rows the sweeper changes while it holds a session up.
+const sweepBatch = 512
+
+// pinRetention is how long a reader's pin lives when its server died.
+const pinRetention = 24 * time.Hour
+
+// garbage remembers what the sweeper has to look at: rows that writers left with a tombstone or with
+// more than one version, and row spaces of which it is not known.
+type garbage struct {
+	maxKeys int
+	news    chan struct{}
+
+	mu     sync.Mutex
+	spaces map[uint64]*spaceGarbage
+}
+
+type spaceGarbage struct {
+	all  bool // look at every row
+	rows map[string]store.RowKey
+}
+
+func newGarbage(maxKeys int) *garbage {
+	return &garbage{maxKeys: maxKeys, news: make(chan struct{}, 1), spaces: map[uint64]*spaceGarbage{}}
+}
+
+func (g *garbage) space(id uint64) *spaceGarbage {
+	s := g.spaces[id]
+	if s == nil {
+		s = &spaceGarbage{rows: map[string]store.RowKey{}}
+		g.spaces[id] = s
+	}
+	return s
+}
+
+// add remembers rows; their keys are copied.
+func (g *garbage) add(rows []store.RowKey) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, row := range rows {
+		s := g.space(row.Space)
+		if s.all {
+			continue
+		}
+		if len(s.rows) >= g.maxKeys {
+			s.all, s.rows = true, map[string]store.RowKey{}
+			continue
+		}
+		name := rowName(row)
+		if _, known := s.rows[name]; !known {
+			row.Key = []byte(name[4:])
+			s.rows[name] = row
+		}
+	}
+}
+
+func rowName(row store.RowKey) string {
+	name := binary.BigEndian.AppendUint16(make([]byte, 0, 4+len(row.Key)), row.Group)
+	name = binary.BigEndian.AppendUint16(name, row.State)
+	return string(append(name, row.Key...))
+}
+
+// sweepAll has a whole row space looked at.
+func (g *garbage) sweepAll(space uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.space(space).all = true
+}
+
+// take hands over what is remembered.
+func (g *garbage) take() map[uint64]*spaceGarbage {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	taken := g.spaces
+	g.spaces = map[uint64]*spaceGarbage{}
+	return taken
+}
+
+// wake has the sweeper run soon: something was released or ended.
+func (g *garbage) wake() {
+	select {
+	case g.news <- struct{}{}:
+	default:
+	}
+}
+
+// Run collects garbage until the context ends: at once (but not more than once a second) after
+// something was released, else in the sweep interval.
+func (l *Lineage) Run(ctx context.Context) {
+	timer := time.NewTimer(l.opt.SweepInterval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-l.garbage.news:
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(min(time.Second, l.opt.SweepInterval)):
+			}
+		}
+		if _, err := l.collect(ctx, false); err != nil && ctx.Err() == nil {
+			l.opt.Log.Warn().Err(err).Msg("garbage collection failed, will be tried again")
+		}
+		timer.Reset(l.opt.SweepInterval)
+	}
+}
+
+// Collect runs one garbage collection over everything, or with checkOnly reports what one would do.
+func (l *Lineage) Collect(ctx context.Context, checkOnly bool) (GarbageReport, error) {
+	if checkOnly {
+		return l.check(ctx)
+	}
+	return l.collect(ctx, true)
+}
+
+// collect ends what has expired, drops row spaces that nobody sees, and sweeps rows: all of them, or
+// those that are remembered.
+func (l *Lineage) collect(ctx context.Context, everything bool) (GarbageReport, error) {
+	var report GarbageReport
+	if err := l.catalog.refresh(ctx, l.store); err != nil {
+		return report, fmt.Errorf("read the catalog: %w", err)
+	}
+	if err := l.expireSessions(ctx, &report); err != nil {
+		return report, err
+	}
+	if err := l.releaseOverdue(ctx, &report); err != nil {
+		return report, err
+	}
+	if err := l.dropSpaces(ctx, &report); err != nil {
+		return report, err
+	}
+	return report, l.sweep(ctx, everything, &report)
+}
+
+func (l *Lineage) expiredSessions() []*sessionRecord {
+	l.catalog.mu.RLock()
+	defer l.catalog.mu.RUnlock()
+	var expired []*sessionRecord
+	for _, s := range l.catalog.sessions {
+		if l.expired(s) {
+			expired = append(expired, s)
+		}
+	}
+	return expired
+}
+
+func (l *Lineage) expireSessions(ctx context.Context, report *GarbageReport) error {
+	for _, s := range l.expiredSessions() {
+		ended, err := l.expire(ctx, s.ID)
+		if err != nil {
+			return fmt.Errorf("expire session %d: %w", s.ID, err)
+		}
+		if ended {
+			report.ExpiredSessions++
+			l.opt.Log.Info().Uint64("session", s.ID).Str("operator", s.Operator).Msg("lease expired, session ended")
+		}
+	}
+	return nil
+}
+
+// expire ends a session if its lease has still expired once the locks are held.
+func (l *Lineage) expire(ctx context.Context, id uint64) (bool, error) {
+	l.structure.Lock()
+	defer l.structure.Unlock()
+	ended := false
+	_, err := l.store.Update(ctx, func(tx store.Tx) error {
+		ended = false
+		if _, err := tx.LockMeta(gateKey); err != nil {
+			return fmt.Errorf("lock %s: %w", gateKey, err)
+		}
+		if _, err := tx.LockMeta(laneKey(id)); err != nil {
+			return fmt.Errorf("lock the lane: %w", err)
+		}
+		record := &sessionRecord{}
+		found, err := readRecord(tx.Meta, sessionKey(id), record)
+		if err != nil {
+			return err
+		}
+		ended = !found || l.expired(record)
+		if !found || !ended {
+			return nil
+		}
+		return errors.Join(endSession(tx, record), tx.DeleteMeta(laneKey(id)))
+	})
+	if err == nil && ended {
+		l.forget(id)
+	}
+	return ended, err
+}
+
+// releaseOverdue releases snapshots that nobody will: exports whose session has ended, pins of dead
+// servers, and abandoned ones after their retention.
+func (l *Lineage) releaseOverdue(ctx context.Context, report *GarbageReport) error {
+	now := l.opt.Now()
+	var overdue []string
+	l.catalog.mu.RLock()
+	for _, s := range l.catalog.snapshots {
+		abandoned := !s.Abandoned.IsZero() && now.Sub(s.Abandoned) >= l.opt.AbandonedRetention
+		orphaned := s.Kind == SnapshotExport && s.Session != 0 && l.catalog.sessions[s.Session] == nil
+		unpinned := s.Kind == SnapshotExport && s.Session == 0 && now.Sub(s.Created) >= pinRetention
+		if abandoned || orphaned || unpinned {
+			overdue = append(overdue, s.ID)
+		}
+	}
+	l.catalog.mu.RUnlock()
+	for _, id := range overdue {
+		existed, err := l.Release(ctx, id)
+		if err != nil {
+			return err
+		}
+		if existed {
+			report.ReleasedSnapshots++
+		}
+	}
+	return nil
+}
+
+// unseenSpaces are row spaces that no session and no snapshot sees.
+func (c *catalog) unseenSpaces() []uint64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	seen := map[uint64]bool{}
+	for _, s := range c.sessions {
+		for _, id := range spacesOf(s.Parts) {
+			seen[id] = true
+		}
+	}
+	for _, s := range c.snapshots {
+		for _, id := range spacesOf(s.Parts) {
+			seen[id] = true
+		}
+	}
+	var unseen []uint64
+	for id := range c.spaces {
+		if !seen[id] {
+			unseen = append(unseen, id)
+		}
+	}
+	return unseen
+}
+
+// dropSpaces removes row spaces that nobody sees. Nobody can come to see one again, because every view
+// is made from another, so no lock is needed once the records were read under the gate.
+func (l *Lineage) dropSpaces(ctx context.Context, report *GarbageReport) error {
+	candidates := l.catalog.unseenSpaces()
+	if len(candidates) == 0 {
+		return nil
+	}
+	for _, id := range candidates {
+		unseen, err := l.confirmUnseen(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !unseen {
+			continue
+		}
+		if err := l.store.DropSpace(ctx, id); err != nil {
+			return fmt.Errorf("drop row space %d: %w", id, err)
+		}
+		if _, err := l.store.Update(ctx, func(tx store.Tx) error { return tx.DeleteMeta(spaceKey(id)) }); err != nil {
+			return fmt.Errorf("forget row space %d: %w", id, err)
+		}
+		l.catalog.change(func() { delete(l.catalog.spaces, id) })
+		report.DroppedSpaces++
+	}
+	return nil
+}
+
+// confirmUnseen asks the store itself, with the gate held.
+func (l *Lineage) confirmUnseen(ctx context.Context, id uint64) (bool, error) {
+	unseen := true
+	_, err := l.store.Update(ctx, func(tx store.Tx) error {
+		unseen = true
+		if _, err := tx.LockMeta(gateKey); err != nil {
+			return fmt.Errorf("lock %s: %w", gateKey, err)
+		}
+		views, err := readViews(tx)
+		if err != nil {
+			return err
+		}
+		unseen = !views.sees(id)
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for users of row space %d: %w", id, err)
+	}
+	return unseen, nil
+}

@@ -1,0 +1,492 @@
+package lineage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/flinkndb/flinkndb/server/store"
+)
+
+// attached is what this server keeps of a session that has or had a stream here.
+type attached struct {
+	l      *Lineage
+	record *sessionRecord
+
+	mu      sync.Mutex // held through each write: frames of a session are worked through one by one
+	states  []*sessionState
+	views   viewCache
+	commits *commitQueue
+	renewed time.Time
+	streams int
+}
+
+// sessionState is a state as the session numbers it.
+type sessionState struct {
+	name string
+	kind StateKind
+	// numbers holds, for each part and layer of the session, the state's number in that row space.
+	numbers [][]stateNumber
+}
+
+// stateNumber is the number of a state in one row space; known is false where that space has no rows
+// of the state.
+type stateNumber struct {
+	number uint16
+	known  bool
+}
+
+// Session is one stream's hold on a session. When a newer stream attaches, calls through the older
+// one that change anything fail. For use by one goroutine, except the methods that say otherwise.
+type Session struct {
+	*attached
+	attachment uint64
+	applied    uint64
+}
+
+// Attach gives a stream hold of a session.
+func (l *Lineage) Attach(ctx context.Context, id uint64, token string) (*Session, error) {
+	record := &sessionRecord{}
+	found, err := readRecord(storeMeta(ctx, l.store), sessionKey(id), record)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, l.whyGone(ctx, id)
+	}
+	if record.Token != token {
+		return nil, fmt.Errorf("%w: session %d has another token", ErrSessionNotFound, id)
+	}
+	var progress lane
+	record.Renewed = l.opt.Now()
+	if _, err := l.store.Update(ctx, func(tx store.Tx) error {
+		var err error
+		if progress, err = lockLane(tx, id); err != nil {
+			return err
+		}
+		if progress.Fenced {
+			return ErrFenced
+		}
+		progress.Attachment++
+		if err := tx.PutMeta(laneKey(id), progress.encode()); err != nil {
+			return fmt.Errorf("write the lane: %w", err)
+		}
+		return writeRecord(tx, sessionKey(id), record)
+	}); err != nil {
+		return nil, fmt.Errorf("attach to session %d: %w", id, err)
+	}
+	// The session may have taken snapshots at another server.
+	if err := l.catalog.refresh(ctx, l.store); err != nil {
+		return nil, fmt.Errorf("read the catalog: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.live[id]
+	if a == nil {
+		a = &attached{l: l, record: record, renewed: record.Renewed, commits: newCommitQueue(progress.Applied)}
+		l.live[id] = a
+	}
+	a.streams++
+	l.catalog.change(func() { l.catalog.sessions[id] = record })
+	return &Session{attached: a, attachment: progress.Attachment, applied: progress.Applied}, nil
+}
+
+// whyGone tells a session that was fenced from one that is unknown.
+func (l *Lineage) whyGone(ctx context.Context, id uint64) error {
+	raw, err := l.store.Meta(ctx, laneKey(id))
+	if err != nil {
+		return fmt.Errorf("read session %d: %w", id, err)
+	}
+	if raw != nil {
+		if progress, err := decodeLane(raw); err == nil && progress.Fenced {
+			return fmt.Errorf("session %d: %w", id, ErrFenced)
+		}
+	}
+	return fmt.Errorf("%w: session %d is unknown, was closed, or its lease expired", ErrSessionNotFound, id)
+}
+
+// ID is the session's number, and its generation.
+func (s *Session) ID() uint64 { return s.record.ID }
+
+// AppliedSeq is the highest seq applied when this stream attached.
+func (s *Session) AppliedSeq() uint64 { return s.applied }
+
+// Durable returns the highest durable seq and a channel that is closed when there is news. An error
+// says that durability of later writes is not known: the session cannot go on. For any goroutine.
+func (s *Session) Durable() (uint64, <-chan struct{}, error) { return s.commits.durable() }
+
+// RegisterState gives a state the session's number for it.
+func (s *Session) RegisterState(ctx context.Context, name string, kind StateKind) (uint16, error) {
+	if kind < KindValue || kind > KindTimer {
+		return 0, fmt.Errorf("%w: kind of state %q is %d, allowed are 1 to 4", ErrInvalid, name, kind)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, known := range s.states {
+		if known.name == name && (known.kind == KindTimer) == (kind == KindTimer) {
+			known.kind = kind
+			return uint16(i), nil
+		}
+	}
+	if len(s.states) > 32766 {
+		return 0, fmt.Errorf("%w: more than 32767 states", ErrInvalid)
+	}
+	state := &sessionState{name: name, kind: kind}
+	for _, p := range s.record.Parts {
+		numbers := make([]stateNumber, len(p.Layers))
+		for i, l := range p.Layers {
+			number, err := s.l.stateNumber(ctx, l.Space, name, kind, i == 0)
+			if err != nil {
+				return 0, err
+			}
+			numbers[i] = number
+		}
+		state.numbers = append(state.numbers, numbers)
+	}
+	s.states = append(s.states, state)
+	return uint16(len(s.states) - 1), nil
+}
+
+// stateNumber looks a state up in a row space's directory and, if asked, adds it.
+func (l *Lineage) stateNumber(ctx context.Context, space uint64, name string, kind StateKind, add bool) (stateNumber, error) {
+	record, err := l.space(ctx, space)
+	if err != nil {
+		return stateNumber{}, err
+	}
+	if n, ok := record.state(name, kind); ok {
+		return stateNumber{n, true}, nil
+	}
+	if !add {
+		return stateNumber{}, nil
+	}
+	var number uint16
+	var changed *spaceRecord
+	if _, err := l.store.Update(ctx, func(tx store.Tx) error {
+		if _, err := tx.LockMeta(spaceKey(space)); err != nil {
+			return fmt.Errorf("lock row space %d: %w", space, err)
+		}
+		changed = &spaceRecord{}
+		found, err := readRecord(tx.Meta, spaceKey(space), changed)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("row space %d has no record", space)
+		}
+		if n, ok := changed.state(name, kind); ok {
+			number = n
+			return nil
+		}
+		number = uint16(len(changed.States))
+		changed.States = append(changed.States, StateInfo{number, name, kind})
+		return writeRecord(tx, spaceKey(space), changed)
+	}); err != nil {
+		return stateNumber{}, fmt.Errorf("add state %q: %w", name, err)
+	}
+	l.catalog.change(func() { l.catalog.spaces[space] = changed })
+	return stateNumber{number, true}, nil
+}
+
+// partOf finds the part that a key group belongs to.
+func (a *attached) partOf(group uint16) (int, error) {
+	parts := a.record.Parts
+	i := sort.Search(len(parts), func(i int) bool { return parts[i].Last >= group })
+	if i == len(parts) || !parts[i].contains(group) {
+		return 0, fmt.Errorf("%w: group is %d, the session has %d to %d", ErrInvalid, group, a.record.Range.First, a.record.Range.Last)
+	}
+	return i, nil
+}
+
+func (a *attached) state(number uint16) (*sessionState, error) {
+	if int(number) >= len(a.states) {
+		return nil, fmt.Errorf("%w: state is %d, registered are %d", ErrInvalid, number, len(a.states))
+	}
+	return a.states[number], nil
+}
+
+// Read looks up rows; nil for those that have no value.
+func (s *Session) Read(ctx context.Context, keys []Entry) ([][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	values := make([][]byte, len(keys))
+	found := make([]resolution, len(keys))
+	open := make([]int, len(keys)) // entries that no layer has decided yet
+	for i := range open {
+		open[i] = i
+	}
+	for depth := 0; len(open) > 0; depth++ {
+		next, err := s.readLayer(ctx, keys, found, open, depth)
+		if err != nil {
+			return nil, err
+		}
+		open = next
+	}
+	for i := range found {
+		values[i] = found[i].value()
+	}
+	return values, nil
+}
+
+// readLayer looks the open entries up in one layer and returns those that need a deeper one.
+func (s *Session) readLayer(ctx context.Context, keys []Entry, found []resolution, open []int, depth int) ([]int, error) {
+	rows := make([]store.RowKey, 0, len(open))
+	asked := make([]int, 0, len(open))
+	histories := make([]History, 0, len(open))
+	var deeper []int
+	for _, i := range open {
+		e := &keys[i]
+		p, err := s.partOf(e.Group)
+		if err != nil {
+			return nil, err
+		}
+		state, err := s.state(e.State)
+		if err != nil {
+			return nil, err
+		}
+		layers := s.record.Parts[p].Layers
+		if depth >= len(layers) {
+			continue
+		}
+		if number := state.numbers[p][depth]; number.known {
+			rows = append(rows, store.RowKey{Space: layers[depth].Space, Group: e.Group, State: number.number, Key: e.Key})
+			asked = append(asked, i)
+			histories = append(histories, layers[depth].History)
+		} else {
+			deeper = append(deeper, i)
+		}
+	}
+	raws, err := s.l.store.Get(ctx, rows)
+	if err != nil {
+		return nil, fmt.Errorf("read rows: %w", err)
+	}
+	var buf [8]version
+	for j, raw := range raws {
+		i := asked[j]
+		if raw != nil {
+			versions, err := decodeRow(raw, buf[:0])
+			if err != nil {
+				return nil, fmt.Errorf("row of state %d in group %d: %w", keys[i].State, keys[i].Group, err)
+			}
+			if found[i].add(versions, histories[j]) {
+				continue
+			}
+		}
+		deeper = append(deeper, i)
+	}
+	return deeper, nil
+}
+
+// Snapshot records a snapshot as of the end of an epoch and waits until it is durable. Repeats with
+// the same id do nothing.
+func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResult, error) {
+	if r.ID == "" {
+		return SnapshotResult{}, fmt.Errorf("%w: snapshot_id is empty", ErrInvalid)
+	}
+	if r.Kind < SnapshotCheckpoint || r.Kind > SnapshotExport {
+		return SnapshotResult{}, fmt.Errorf("%w: kind of snapshot is %d, allowed are 1 to 3", ErrInvalid, r.Kind)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var result SnapshotResult
+	record := s.snapshotRecord(r)
+	commit, err := s.l.store.Update(ctx, func(tx store.Tx) error {
+		progress, err := s.lockProgress(tx)
+		if err != nil {
+			return err
+		}
+		if progress.Epoch > r.Epoch {
+			return fmt.Errorf("%w: snapshot of epoch %d after a write of epoch %d", ErrInvalid, r.Epoch, progress.Epoch)
+		}
+		known, err := tx.Meta(snapshotKey(r.ID))
+		if err != nil || known != nil {
+			return err
+		}
+		result = SnapshotResult{progress.DeltaRows, progress.DeltaBytes}
+		progress.Epoch, progress.DeltaRows, progress.DeltaBytes = r.Epoch+1, 0, 0
+		if err := tx.PutMeta(laneKey(s.record.ID), progress.encode()); err != nil {
+			return fmt.Errorf("write the lane: %w", err)
+		}
+		return writeRecord(tx, snapshotKey(r.ID), record)
+	})
+	if err != nil {
+		return SnapshotResult{}, fmt.Errorf("snapshot %s: %w", r.ID, err)
+	}
+	// From here on writes of later epochs must keep what the snapshot sees.
+	s.l.catalog.change(func() { s.l.catalog.snapshots[r.ID] = record })
+	if err := commit.Wait(ctx); err != nil {
+		return SnapshotResult{}, fmt.Errorf("snapshot %s: %w", r.ID, err)
+	}
+	return result, nil
+}
+
+func (s *Session) snapshotRecord(r SnapshotRequest) *snapshotRecord {
+	parts := make([]part, len(s.record.Parts))
+	for i, p := range s.record.Parts {
+		layers := append([]layer(nil), p.Layers...)
+		layers[0].History = layers[0].History.until(r.Epoch)
+		parts[i] = part{p.Range, layers}
+	}
+	return &snapshotRecord{
+		ID: r.ID, JobID: s.record.JobID, JobName: s.record.JobName, Operator: s.record.Operator,
+		CheckpointID: r.CheckpointID, Kind: r.Kind, Created: s.l.opt.Now(), GroupCount: s.record.GroupCount,
+		Range: s.record.Range, Parts: parts, Session: s.record.ID, Epoch: r.Epoch, Schema: r.Schema,
+	}
+}
+
+// lockProgress locks the session's lane and verifies that this stream may still change something.
+func (s *Session) lockProgress(tx store.Tx) (lane, error) {
+	progress, err := lockLane(tx, s.record.ID)
+	if err != nil {
+		return lane{}, err
+	}
+	if progress.Fenced {
+		return lane{}, ErrFenced
+	}
+	if progress.Attachment != s.attachment {
+		return lane{}, fmt.Errorf("%w: session %d is attached by a newer stream", ErrSessionNotFound, s.record.ID)
+	}
+	return progress, nil
+}
+
+// Notify takes a hint of Flink about a checkpoint of this session.
+func (s *Session) Notify(ctx context.Context, checkpointID int64, completed bool) error {
+	var ids []string
+	s.l.catalog.mu.RLock()
+	for _, snapshot := range s.l.catalog.snapshots {
+		if snapshot.Session == s.record.ID && snapshot.CheckpointID == checkpointID &&
+			snapshot.Kind == SnapshotCheckpoint && !snapshot.Confirmed {
+			ids = append(ids, snapshot.ID)
+		}
+	}
+	s.l.catalog.mu.RUnlock()
+	for _, id := range ids {
+		var err error
+		if completed {
+			err = s.l.confirm(ctx, id)
+		} else {
+			_, err = s.l.Release(ctx, id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// confirm notes that Flink counts on a snapshot.
+func (l *Lineage) confirm(ctx context.Context, id string) error {
+	var record *snapshotRecord
+	_, err := l.store.Update(ctx, func(tx store.Tx) error {
+		record = nil
+		if _, err := tx.LockMeta(gateKey); err != nil {
+			return fmt.Errorf("lock %s: %w", gateKey, err)
+		}
+		stored := &snapshotRecord{}
+		found, err := readRecord(tx.Meta, snapshotKey(id), stored)
+		if err != nil || !found {
+			return err
+		}
+		stored.Confirmed = true
+		record = stored
+		return writeRecord(tx, snapshotKey(id), stored)
+	})
+	if err != nil {
+		return fmt.Errorf("confirm snapshot %s: %w", id, err)
+	}
+	if record != nil {
+		l.catalog.change(func() { l.catalog.snapshots[id] = record })
+	}
+	return nil
+}
+
+// Renew keeps the session alive for another lease. It writes at most every third of it.
+func (s *Session) Renew(ctx context.Context) error {
+	now := s.l.opt.Now()
+	s.mu.Lock()
+	due := now.Sub(s.renewed) >= s.record.Lease/3
+	s.mu.Unlock()
+	if !due {
+		return nil
+	}
+	var record *sessionRecord
+	_, err := s.l.store.Update(ctx, func(tx store.Tx) error {
+		if _, err := s.lockProgress(tx); err != nil {
+			return err
+		}
+		record = &sessionRecord{}
+		found, err := readRecord(tx.Meta, sessionKey(s.record.ID), record)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("%w: session %d has ended", ErrSessionNotFound, s.record.ID)
+		}
+		record.Renewed = now
+		return writeRecord(tx, sessionKey(record.ID), record)
+	})
+	if err != nil {
+		return fmt.Errorf("renew the lease: %w", err)
+	}
+	s.mu.Lock()
+	s.renewed = now
+	s.mu.Unlock()
+	s.l.catalog.change(func() { s.l.catalog.sessions[record.ID] = record })
+	return nil
+}
+
+// Detach ends this stream's hold; the session lives on for its lease.
+func (s *Session) Detach() {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	s.streams--
+}
+
+// Close ends the session. What its snapshots see stays.
+func (s *Session) Close(ctx context.Context) error {
+	if err := s.l.end(ctx, s); err != nil {
+		return fmt.Errorf("close session %d: %w", s.record.ID, err)
+	}
+	return s.l.releaseExports(ctx, s.record.ID)
+}
+
+// end removes a session that its own stream closes.
+func (l *Lineage) end(ctx context.Context, s *Session) error {
+	l.structure.Lock()
+	defer l.structure.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := l.store.Update(ctx, func(tx store.Tx) error {
+		if _, err := tx.LockMeta(gateKey); err != nil {
+			return fmt.Errorf("lock %s: %w", gateKey, err)
+		}
+		_, err := s.lockProgress(tx)
+		if errors.Is(err, ErrFenced) || errors.Is(err, ErrSessionNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return errors.Join(endSession(tx, s.record), tx.DeleteMeta(laneKey(s.record.ID)))
+	})
+	if err != nil {
+		return err
+	}
+	l.forget(s.record.ID)
+	return nil
+}
+
+// forget drops a session that has ended from memory.
+func (l *Lineage) forget(id uint64) {
+	l.catalog.change(func() { delete(l.catalog.sessions, id) })
+	l.mu.Lock()
+	a := l.live[id]
+	delete(l.live, id)
+	l.mu.Unlock()
+	if a != nil {
+		a.commits.stop()
+	}
+	l.garbage.wake()
+}

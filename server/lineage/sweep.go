@@ -1,0 +1,292 @@
+package lineage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/flinkndb/flinkndb/server/store"
+)
+
+// viewSet is the parts of all sessions and snapshots, as read in one transaction.
+type viewSet [][]part
+
+func readViews(tx store.Tx) (viewSet, error) {
+	var views viewSet
+	for _, prefix := range []string{snapshotPrefix, sessionPrefix} {
+		metas, err := tx.ScanMeta(prefix)
+		if err != nil {
+			return nil, fmt.Errorf("read %s*: %w", prefix, err)
+		}
+		for _, m := range metas {
+			var record struct {
+				Parts []part `json:"parts"`
+			}
+			if err := json.Unmarshal(m.Value, &record); err != nil {
+				return nil, fmt.Errorf("record %s: %w", m.Key, err)
+			}
+			views = append(views, record.Parts)
+		}
+	}
+	return views, nil
+}
+
+func (v viewSet) sees(space uint64) bool {
+	for _, parts := range v {
+		for _, id := range spacesOf(parts) {
+			if id == space {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// of returns the histories on a key group of a space and whether nothing lies below it for anyone.
+func (v viewSet) of(space uint64, group uint16) (views []History, bottom bool) {
+	bottom = true
+	for _, parts := range v {
+		for _, p := range parts {
+			if !p.contains(group) {
+				continue
+			}
+			for i, l := range p.Layers {
+				if l.Space == space {
+					views = addView(views, l.History)
+					bottom = bottom && i == len(p.Layers)-1
+				}
+			}
+		}
+	}
+	return views, bottom
+}
+
+// sweep trims rows: those remembered, or all.
+func (l *Lineage) sweep(ctx context.Context, everything bool, report *GarbageReport) error {
+	todo := l.garbage.take()
+	if everything {
+		l.catalog.mu.RLock()
+		for id := range l.catalog.spaces {
+			todo[id] = &spaceGarbage{all: true}
+		}
+		l.catalog.mu.RUnlock()
+	}
+	for id, g := range todo {
+		err := l.sweepSpace(ctx, id, g, report)
+		if err != nil {
+			l.garbage.sweepAll(id) // what was not done must not be forgotten
+			return fmt.Errorf("sweep row space %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+func (l *Lineage) sweepSpace(ctx context.Context, id uint64, g *spaceGarbage, report *GarbageReport) error {
+	l.catalog.mu.RLock()
+	space := l.catalog.spaces[id]
+	l.catalog.mu.RUnlock()
+	if space == nil {
+		return nil
+	}
+	if g.all {
+		return l.eachRow(ctx, space, func(rows []store.RowKey) error { return l.sweepRows(ctx, rows, report) })
+	}
+	groups := map[uint16][]store.RowKey{}
+	for _, row := range g.rows {
+		groups[row.Group] = append(groups[row.Group], row)
+	}
+	for _, rows := range groups {
+		for len(rows) > 0 {
+			n := min(sweepBatch, len(rows))
+			if err := l.sweepRows(ctx, rows[:n], report); err != nil {
+				return err
+			}
+			rows = rows[n:]
+		}
+	}
+	return nil
+}
+
+// eachRow walks the keys of a row space, in batches of one key group.
+func (l *Lineage) eachRow(ctx context.Context, space *spaceRecord, fn func([]store.RowKey) error) error {
+	for group := uint32(0); group < space.GroupCount; group++ {
+		for _, state := range space.States {
+			query := store.Range{Space: space.ID, Group: uint16(group), State: state.Number, MaxRows: sweepBatch, KeysOnly: true}
+			for {
+				page, err := l.store.Scan(ctx, query)
+				if err != nil {
+					return fmt.Errorf("scan group %d: %w", group, err)
+				}
+				if len(page.Rows) > 0 {
+					keys := make([]store.RowKey, len(page.Rows))
+					for i := range page.Rows {
+						keys[i] = page.Rows[i].RowKey
+					}
+					if err := fn(keys); err != nil {
+						return err
+					}
+					query.After = keys[len(keys)-1].Key
+				}
+				if page.Done {
+					break
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// sweepRows trims some rows of one key group. Whoever could write them or make a view of them is kept
+// out, at whatever server: the writing session by its lane, everybody else by the gate. The views are
+// read under these locks, so they are all there are.
+func (l *Lineage) sweepRows(ctx context.Context, rows []store.RowKey, report *GarbageReport) error {
+	space, group := rows[0].Space, rows[0].Group
+	var s *sweeping
+	_, err := l.store.Update(ctx, func(tx store.Tx) error {
+		s = &sweeping{tx: tx}
+		if _, err := tx.LockMeta(gateKey); err != nil {
+			return fmt.Errorf("lock %s: %w", gateKey, err)
+		}
+		owner, err := writerOf(tx, space, group)
+		if err != nil {
+			return err
+		}
+		if owner != 0 {
+			if _, err := tx.LockMeta(laneKey(owner)); err != nil {
+				return fmt.Errorf("lock the lane of session %d: %w", owner, err)
+			}
+		}
+		views, err := readViews(tx)
+		if err != nil {
+			return err
+		}
+		return s.run(rows, views)
+	})
+	if err != nil {
+		return err
+	}
+	report.ScannedRows += uint64(len(rows))
+	report.RemovedRows += s.removedRows
+	report.RemovedVersions += s.removedVersions
+	l.garbage.add(s.surplus)
+	return nil
+}
+
+// writerOf finds the live session that writes a key group of a row space; 0 when there is none.
+func writerOf(tx store.Tx, space uint64, group uint16) (uint64, error) {
+	metas, err := tx.ScanMeta(sessionPrefix)
+	if err != nil {
+		return 0, fmt.Errorf("read the sessions: %w", err)
+	}
+	for _, m := range metas {
+		record := &sessionRecord{}
+		if err := json.Unmarshal(m.Value, record); err != nil {
+			return 0, fmt.Errorf("record %s: %w", m.Key, err)
+		}
+		if record.writes(space, Range{group, group}) {
+			return record.ID, nil
+		}
+	}
+	return 0, nil
+}
+
+// sweeping is the transaction that trims some rows.
+type sweeping struct {
+	tx              store.Tx
+	removedRows     uint64
+	removedVersions uint64
+	surplus         []store.RowKey
+}
+
+func (s *sweeping) run(rows []store.RowKey, all viewSet) error {
+	views, bottom := all.of(rows[0].Space, rows[0].Group)
+	raws, err := s.tx.Get(rows)
+	if err != nil {
+		return fmt.Errorf("read rows: %w", err)
+	}
+	var puts []store.Row
+	var deletes []store.RowKey
+	for i, raw := range raws {
+		if raw == nil {
+			continue
+		}
+		versions, err := decodeRow(raw, nil)
+		if err != nil {
+			return fmt.Errorf("row of space %d, group %d, state %d: %w", rows[i].Space, rows[i].Group, rows[i].State, err)
+		}
+		before := len(versions)
+		versions = trim(versions, views, bottom)
+		s.removedVersions += uint64(before - len(versions))
+		switch {
+		case len(versions) == 0:
+			s.removedRows++
+			deletes = append(deletes, rows[i])
+			continue
+		case len(versions) < before:
+			puts = append(puts, store.Row{RowKey: rows[i], Value: encodeRow(versions)})
+		}
+		if len(versions) > 1 || versions[0].kind == kindTombstone {
+			s.surplus = append(s.surplus, rows[i])
+		}
+	}
+	if len(puts) > 0 {
+		if err := s.tx.Put(puts); err != nil {
+			return fmt.Errorf("write rows: %w", err)
+		}
+	}
+	if len(deletes) > 0 {
+		if err := s.tx.Delete(deletes); err != nil {
+			return fmt.Errorf("delete rows: %w", err)
+		}
+	}
+	return nil
+}
+
+// check counts what a collection would remove.
+func (l *Lineage) check(ctx context.Context) (GarbageReport, error) {
+	var report GarbageReport
+	if err := l.catalog.refresh(ctx, l.store); err != nil {
+		return report, fmt.Errorf("read the catalog: %w", err)
+	}
+	report.ExpiredSessions = uint64(len(l.expiredSessions()))
+	report.DroppedSpaces = uint64(len(l.catalog.unseenSpaces()))
+	l.catalog.mu.RLock()
+	spaces := make([]*spaceRecord, 0, len(l.catalog.spaces))
+	for _, s := range l.catalog.spaces {
+		spaces = append(spaces, s)
+	}
+	l.catalog.mu.RUnlock()
+	for _, space := range spaces {
+		err := l.eachRow(ctx, space, func(keys []store.RowKey) error { return l.checkRows(ctx, keys, &report) })
+		if err != nil {
+			return report, fmt.Errorf("check row space %d: %w", space.ID, err)
+		}
+	}
+	return report, nil
+}
+
+func (l *Lineage) checkRows(ctx context.Context, keys []store.RowKey, report *GarbageReport) error {
+	raws, err := l.store.Get(ctx, keys)
+	if err != nil {
+		return fmt.Errorf("read rows: %w", err)
+	}
+	views := l.catalog.views(keys[0].Space, keys[0].Group, 0)
+	bottom := l.catalog.bottom(keys[0].Space, keys[0].Group)
+	for _, raw := range raws {
+		if raw == nil {
+			continue
+		}
+		versions, err := decodeRow(raw, nil)
+		if err != nil {
+			return err
+		}
+		before := len(versions)
+		after := len(trim(versions, views, bottom))
+		report.ScannedRows++
+		report.RemovedVersions += uint64(before - after)
+		if after == 0 {
+			report.RemovedRows++
+		}
+	}
+	return nil
+}
