@@ -279,14 +279,14 @@ func (s *Session) readLayer(ctx context.Context, keys []Entry, found []resolutio
 	return deeper, nil
 }
 
-// Snapshot records a snapshot as of the end of an epoch and waits until it is durable. Repeats with
-// the same id do nothing.
-func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResult, error) {
+// Snapshot records a snapshot as of the end of an epoch. It counts once the commit is durable, for
+// which the session need not be held up. Repeats with the same id do nothing.
+func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResult, store.Commit, error) {
 	if r.ID == "" {
-		return SnapshotResult{}, fmt.Errorf("%w: snapshot_id is empty", ErrInvalid)
+		return SnapshotResult{}, nil, fmt.Errorf("%w: snapshot_id is empty", ErrInvalid)
 	}
 	if r.Kind < SnapshotCheckpoint || r.Kind > SnapshotExport {
-		return SnapshotResult{}, fmt.Errorf("%w: kind of snapshot is %d, allowed are 1 to 3", ErrInvalid, r.Kind)
+		return SnapshotResult{}, nil, fmt.Errorf("%w: kind of snapshot is %d, allowed are 1 to 3", ErrInvalid, r.Kind)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -312,14 +312,11 @@ func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResu
 		return writeRecord(tx, snapshotKey(r.ID), record)
 	})
 	if err != nil {
-		return SnapshotResult{}, fmt.Errorf("snapshot %s: %w", r.ID, err)
+		return SnapshotResult{}, nil, fmt.Errorf("snapshot %s: %w", r.ID, err)
 	}
 	// From here on writes of later epochs must keep what the snapshot sees.
 	s.l.catalog.change(func() { s.l.catalog.snapshots[r.ID] = record })
-	if err := commit.Wait(ctx); err != nil {
-		return SnapshotResult{}, fmt.Errorf("snapshot %s: %w", r.ID, err)
-	}
-	return result, nil
+	return result, commit, nil
 }
 
 func (s *Session) snapshotRecord(r SnapshotRequest) *snapshotRecord {

@@ -1,0 +1,79 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/flinkndb/flinkndb/proto/flinkndb/v1"
+	"github.com/flinkndb/flinkndb/server/lineage"
+	"github.com/flinkndb/flinkndb/server/store"
+)
+
+// errorTrailer names the ErrorCode of a failed unary call.
+const errorTrailer = "flinkndb-error"
+
+// failure is what one error means on the wire.
+type failure struct {
+	is     error
+	code   pb.ErrorCode
+	status codes.Code
+}
+
+// failures maps errors of the lower layers; the first that matches counts.
+var failures = []failure{
+	{lineage.ErrInvalid, pb.ErrorCode_ERROR_INVALID_ARGUMENT, codes.InvalidArgument},
+	{lineage.ErrFenced, pb.ErrorCode_ERROR_FENCED, codes.FailedPrecondition},
+	{lineage.ErrSessionNotFound, pb.ErrorCode_ERROR_SESSION_NOT_FOUND, codes.NotFound},
+	{lineage.ErrSnapshotNotFound, pb.ErrorCode_ERROR_SNAPSHOT_NOT_FOUND, codes.NotFound},
+	{lineage.ErrTooLarge, pb.ErrorCode_ERROR_VALUE_TOO_LARGE, codes.InvalidArgument},
+	{store.ErrTooLarge, pb.ErrorCode_ERROR_VALUE_TOO_LARGE, codes.InvalidArgument},
+	{store.ErrFull, pb.ErrorCode_ERROR_STORE_FULL, codes.ResourceExhausted},
+	{store.ErrUnavailable, pb.ErrorCode_ERROR_STORE_UNAVAILABLE, codes.Unavailable},
+	{store.ErrClosed, pb.ErrorCode_ERROR_STORE_UNAVAILABLE, codes.Unavailable},
+	{context.DeadlineExceeded, pb.ErrorCode_ERROR_STORE_UNAVAILABLE, codes.DeadlineExceeded},
+	{context.Canceled, pb.ErrorCode_ERROR_STORE_UNAVAILABLE, codes.Canceled},
+}
+
+func classify(err error) (pb.ErrorCode, codes.Code) {
+	var wire *wireError
+	if errors.As(err, &wire) {
+		return wire.code, wire.status
+	}
+	for _, f := range failures {
+		if errors.Is(err, f.is) {
+			return f.code, f.status
+		}
+	}
+	return pb.ErrorCode_ERROR_INTERNAL, codes.Internal
+}
+
+// wireError is an error that the bridge itself found.
+type wireError struct {
+	code    pb.ErrorCode
+	status  codes.Code
+	message string
+}
+
+func (e *wireError) Error() string { return e.message }
+
+func invalid(message string) error {
+	return &wireError{pb.ErrorCode_ERROR_INVALID_ARGUMENT, codes.InvalidArgument, message}
+}
+
+// unaryError is the status of a failed unary call, with the error code in the trailer.
+func unaryError(ctx context.Context, err error) error {
+	code, statusCode := classify(err)
+	// SetTrailer fails only outside of a call.
+	_ = grpc.SetTrailer(ctx, metadata.Pairs(errorTrailer, code.String()))
+	return status.Error(statusCode, err.Error())
+}
+
+// retryable says that the client should attach again rather than give up.
+func retryable(code pb.ErrorCode) bool {
+	return code == pb.ErrorCode_ERROR_STORE_UNAVAILABLE
+}

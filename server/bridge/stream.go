@@ -1,0 +1,448 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/flinkndb/flinkndb/proto/flinkndb/v1"
+	"github.com/flinkndb/flinkndb/server/lineage"
+	"github.com/flinkndb/flinkndb/server/store"
+)
+
+// sendAhead is how many answers may wait for the client before its next frame is worked on. With
+// softFrameBytes it bounds the memory of a stream whose client does not read.
+const sendAhead = 4
+
+// streamTable knows the newest stream of each session, so that an older one can be ended.
+type streamTable struct {
+	mu     sync.Mutex
+	active map[uint64]*sessionStream
+}
+
+func newStreamTable() *streamTable { return &streamTable{active: map[uint64]*sessionStream{}} }
+
+// replace makes a stream the session's newest and ends the one before.
+func (t *streamTable) replace(id uint64, s *sessionStream) {
+	t.mu.Lock()
+	old := t.active[id]
+	t.active[id] = s
+	t.mu.Unlock()
+	if old != nil {
+		old.cancel(errors.New("a newer stream has attached to the session"))
+	}
+}
+
+func (t *streamTable) remove(id uint64, s *sessionStream) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.active[id] == s {
+		delete(t.active, id)
+	}
+}
+
+// sessionStream is one attached stream. Frames are worked through by the goroutine of the call; one
+// more sends the answers, another one follows durability.
+type sessionStream struct {
+	service *Service
+	stream  grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	out     chan *pb.ServerFrame
+	workers sync.WaitGroup
+
+	session *lineage.Session
+	codec   *batchCodec
+	states  []uint16 // the session's number of each state index of this stream
+}
+
+// Session implements StateService.
+func (s *Service) Session(stream grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]) error {
+	codec, err := newBatchCodec(s.limits)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	x := &sessionStream{
+		service: s, stream: stream, ctx: ctx, cancel: cancel, codec: codec,
+		out: make(chan *pb.ServerFrame, sendAhead),
+	}
+	s.opt.Metrics.Streams.Inc()
+	defer s.opt.Metrics.Streams.Dec()
+	sent := make(chan error, 1)
+	go func() { sent <- x.sendAll() }()
+	err = x.run()
+	if err != nil && !errors.Is(err, errClientGone) {
+		x.report(err)
+	}
+	x.workers.Wait() // they may still have answers
+	close(x.out)
+	cancel(err)
+	if sendErr := <-sent; sendErr != nil {
+		return sendErr
+	}
+	return nil
+}
+
+// errClientGone ends a stream without a word: nobody listens.
+var errClientGone = errors.New("client is gone")
+
+// run attaches and works through the frames until the client ends the stream.
+func (x *sessionStream) run() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			x.service.opt.Log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("frame caused a panic")
+			err = fmt.Errorf("internal error: %v", p)
+		}
+	}()
+	if err := x.attach(); err != nil {
+		return err
+	}
+	id := x.session.ID()
+	x.service.streams.replace(id, x)
+	defer x.service.streams.remove(id, x)
+	defer x.session.Detach()
+	ackCtx, stopAcks := context.WithCancel(x.ctx)
+	defer stopAcks()
+	x.workers.Add(1)
+	go x.acknowledge(ackCtx)
+	for {
+		frame, err := x.receive()
+		if err != nil {
+			return err
+		}
+		start := time.Now()
+		kind, closing, err := x.handle(frame)
+		x.service.opt.Metrics.Frames.WithLabelValues(kind).Observe(time.Since(start).Seconds())
+		if err != nil || closing {
+			return err
+		}
+	}
+}
+
+func (x *sessionStream) receive() (*pb.ClientFrame, error) {
+	if err := context.Cause(x.ctx); err != nil && x.stream.Context().Err() == nil {
+		return nil, fmt.Errorf("%w: %w", lineage.ErrSessionNotFound, err)
+	}
+	frame, err := x.stream.Recv()
+	if errors.Is(err, io.EOF) || x.stream.Context().Err() != nil {
+		return nil, errClientGone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("receive: %w", err)
+	}
+	return frame, nil
+}
+
+func (x *sessionStream) attach() error {
+	frame, err := x.receive()
+	if err != nil {
+		return err
+	}
+	attach := frame.GetAttach()
+	if attach == nil {
+		return invalid("the first frame of a stream must be attach")
+	}
+	if err := checkVersion(attach.GetProtocolVersion()); err != nil {
+		return err
+	}
+	x.session, err = x.service.lineage.Attach(x.ctx, attach.GetSessionId(), attach.GetSessionToken())
+	if err != nil {
+		return err
+	}
+	durable, _, err := x.session.Durable()
+	if err != nil {
+		return err
+	}
+	return x.send(&pb.ServerFrame{Frame: &pb.ServerFrame_Attached{Attached: &pb.Attached{
+		AppliedSeq: x.session.AppliedSeq(), DurableSeq: min(durable, x.session.AppliedSeq()),
+	}}})
+}
+
+// handle works on one frame; closing says that it was the last.
+func (x *sessionStream) handle(frame *pb.ClientFrame) (kind string, closing bool, err error) {
+	switch f := frame.GetFrame().(type) {
+	case *pb.ClientFrame_RegisterState:
+		return "register", false, x.register(f.RegisterState)
+	case *pb.ClientFrame_Write:
+		return "write", false, x.write(f.Write)
+	case *pb.ClientFrame_Read:
+		return "read", false, x.answer(f.Read.GetRequestId(), x.read(f.Read))
+	case *pb.ClientFrame_Scan:
+		return "scan", false, x.answer(f.Scan.GetRequestId(), x.scan(f.Scan))
+	case *pb.ClientFrame_Count:
+		return "count", false, x.answer(f.Count.GetRequestId(), x.count(f.Count))
+	case *pb.ClientFrame_TakeSnapshot:
+		return "snapshot", false, x.answer(f.TakeSnapshot.GetRequestId(), x.snapshot(f.TakeSnapshot))
+	case *pb.ClientFrame_Notify:
+		return "notify", false, x.session.Notify(x.ctx, f.Notify.GetCheckpointId(), f.Notify.GetCompleted())
+	case *pb.ClientFrame_Heartbeat:
+		if err := x.session.Renew(x.ctx); err != nil {
+			return "heartbeat", false, err
+		}
+		return "heartbeat", false, x.send(&pb.ServerFrame{Frame: &pb.ServerFrame_HeartbeatAck{HeartbeatAck: &pb.HeartbeatAck{}}})
+	case *pb.ClientFrame_Close:
+		if err := x.session.Close(x.ctx); err != nil {
+			return "close", false, err
+		}
+		return "close", true, x.send(&pb.ServerFrame{Frame: &pb.ServerFrame_Closed{Closed: &pb.SessionClosed{}}})
+	case *pb.ClientFrame_Attach:
+		return "attach", false, invalid("attach may only be the first frame of a stream")
+	default:
+		return "unknown", false, invalid("frame of unknown kind: the client is newer than this server")
+	}
+}
+
+func (x *sessionStream) register(r *pb.RegisterState) error {
+	if int(r.GetIndex()) != len(x.states) {
+		return invalid(fmt.Sprintf("register_state.index is %d, expected %d", r.GetIndex(), len(x.states)))
+	}
+	number, err := x.session.RegisterState(x.ctx, r.GetName(), lineage.StateKind(r.GetKind()))
+	if err != nil {
+		return err
+	}
+	x.states = append(x.states, number)
+	return nil
+}
+
+func (x *sessionStream) state(index uint32) (uint16, error) {
+	if int64(index) >= int64(len(x.states)) {
+		return 0, invalid(fmt.Sprintf("state is %d, %d are registered on this stream", index, len(x.states)))
+	}
+	return x.states[index], nil
+}
+
+// entries decodes a batch and puts in the session's numbers of the states.
+func (x *sessionStream) entries(batch *pb.Batch) ([]lineage.Entry, error) {
+	entries, err := x.codec.decode(batch)
+	if err != nil {
+		return nil, err
+	}
+	for i := range entries {
+		if entries[i].State, err = x.state(uint32(entries[i].State)); err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
+}
+
+func (x *sessionStream) write(w *pb.Write) error {
+	entries, err := x.entries(w.GetBatch())
+	if err != nil {
+		return err
+	}
+	bytes := 0
+	for i := range entries {
+		if n := len(entries[i].Value); n > int(x.service.limits.GetMaxValueBytes()) {
+			return fmt.Errorf("%w: value of %d bytes, allowed are %d (--max-value-bytes)", lineage.ErrTooLarge, n, x.service.limits.GetMaxValueBytes())
+		}
+		bytes += len(entries[i].Key) + len(entries[i].Value)
+	}
+	x.service.opt.Metrics.RowsIn.Add(float64(len(entries)))
+	x.service.opt.Metrics.BytesIn.Add(float64(bytes))
+	return x.session.Write(x.ctx, w.GetSeq(), w.GetEpoch(), entries)
+}
+
+func (x *sessionStream) read(r *pb.Read) error {
+	keys, err := x.entries(r.GetKeys())
+	if err != nil {
+		return err
+	}
+	values, err := x.session.Read(x.ctx, keys)
+	if err != nil {
+		return err
+	}
+	rows := make([]lineage.Entry, len(values))
+	for i, value := range values {
+		rows[i] = lineage.Entry{Group: keys[i].Group, Op: lineage.OpDelete}
+		if value != nil {
+			rows[i].Op, rows[i].Value = lineage.OpPut, value
+		}
+	}
+	return x.sendRows(rows, func(batch *pb.Batch, last bool) *pb.ServerFrame {
+		return &pb.ServerFrame{Frame: &pb.ServerFrame_ReadResult{ReadResult: &pb.ReadResult{
+			RequestId: r.GetRequestId(), Rows: batch, Last: last,
+		}}}
+	})
+}
+
+// sendRows sends rows in as many frames as they need, at least one.
+func (x *sessionStream) sendRows(rows []lineage.Entry, frame func(batch *pb.Batch, last bool) *pb.ServerFrame) error {
+	for {
+		n := split(rows, softFrameBytes, int(x.service.limits.GetMaxBatchRows()))
+		batch, err := x.codec.encode(rows[:n])
+		if err != nil {
+			return err
+		}
+		x.service.opt.Metrics.RowsOut.Add(float64(n))
+		rows = rows[n:]
+		if err := x.send(frame(batch, len(rows) == 0)); err != nil || len(rows) == 0 {
+			return err
+		}
+	}
+}
+
+func (x *sessionStream) scan(r *pb.Scan) error {
+	state, err := x.state(r.GetState())
+	if err != nil {
+		return err
+	}
+	groups, err := toRange("scan.range", r.GetRange())
+	if err != nil {
+		return err
+	}
+	if r.GetAfterGroup() > 0x7FFF {
+		return invalid(fmt.Sprintf("scan.after_group is %d, key groups are 0 to 32767", r.GetAfterGroup()))
+	}
+	rows, done, err := x.session.Scan(x.ctx, lineage.ScanRequest{
+		State: state, Range: groups, Prefix: r.GetPrefix(), Order: lineage.Order(r.GetOrder()),
+		Resume: r.GetResume(), AfterGroup: uint16(r.GetAfterGroup()), AfterKey: r.GetAfterKey(),
+		LimitRows: int(r.GetLimitRows()), LimitBytes: min(int(r.GetLimitBytes()), softFrameBytes), KeysOnly: r.GetKeysOnly(),
+	})
+	if err != nil {
+		return err
+	}
+	batch, err := x.codec.encode(rows)
+	if err != nil {
+		return err
+	}
+	x.service.opt.Metrics.RowsOut.Add(float64(len(rows)))
+	return x.send(&pb.ServerFrame{Frame: &pb.ServerFrame_ScanResult{ScanResult: &pb.ScanResult{
+		RequestId: r.GetRequestId(), Rows: batch, Done: done,
+	}}})
+}
+
+func (x *sessionStream) count(r *pb.Count) error {
+	state, err := x.state(r.GetState())
+	if err != nil {
+		return err
+	}
+	groups, err := toRange("count.range", r.GetRange())
+	if err != nil {
+		return err
+	}
+	n, err := x.session.Count(x.ctx, state, groups)
+	if err != nil {
+		return err
+	}
+	return x.send(&pb.ServerFrame{Frame: &pb.ServerFrame_CountResult{CountResult: &pb.CountResult{
+		RequestId: r.GetRequestId(), Rows: n,
+	}}})
+}
+
+// snapshot records the snapshot in its place among the frames; the answer follows when it is durable.
+func (x *sessionStream) snapshot(r *pb.TakeSnapshot) error {
+	start := time.Now()
+	result, commit, err := x.session.Snapshot(x.ctx, lineage.SnapshotRequest{
+		ID: r.GetSnapshotId(), Epoch: r.GetEpoch(), CheckpointID: r.GetCheckpointId(),
+		Kind: lineage.SnapshotKind(r.GetKind()), Schema: r.GetSchema(),
+	})
+	if err != nil {
+		return err
+	}
+	x.workers.Add(1)
+	go func() {
+		defer x.workers.Done()
+		x.awaitSnapshot(r.GetRequestId(), result, commit)
+		x.service.opt.Metrics.SnapshotSeconds.Observe(time.Since(start).Seconds())
+	}()
+	return nil
+}
+
+func (x *sessionStream) awaitSnapshot(request uint64, result lineage.SnapshotResult, commit store.Commit) {
+	frame := &pb.ServerFrame{Frame: &pb.ServerFrame_SnapshotResult{SnapshotResult: &pb.SnapshotResult{
+		RequestId: request, DeltaRows: result.DeltaRows, DeltaBytes: result.DeltaBytes,
+	}}}
+	if err := commit.Wait(x.ctx); err != nil {
+		frame = errorFrame(request, err)
+	}
+	// A client that is gone asks again when it has attached again.
+	_ = x.send(frame)
+}
+
+// answer turns the failure of a request into an error frame of that request, unless the client had
+// better attach again and repeat it.
+func (x *sessionStream) answer(request uint64, err error) error {
+	if err == nil || x.ctx.Err() != nil {
+		return err
+	}
+	code, _ := classify(err)
+	x.service.opt.Metrics.Errors.WithLabelValues(code.String()).Inc()
+	if retryable(code) || code == pb.ErrorCode_ERROR_FENCED || code == pb.ErrorCode_ERROR_SESSION_NOT_FOUND {
+		return err
+	}
+	return x.send(errorFrame(request, err))
+}
+
+func errorFrame(request uint64, err error) *pb.ServerFrame {
+	code, _ := classify(err)
+	return &pb.ServerFrame{Frame: &pb.ServerFrame_Error{Error: &pb.Error{
+		RequestId: request, Code: code, Message: err.Error(), Fatal: request == 0 && !retryable(code),
+	}}}
+}
+
+// report tells the client why the stream ends.
+func (x *sessionStream) report(err error) {
+	code, _ := classify(err)
+	x.service.opt.Metrics.Errors.WithLabelValues(code.String()).Inc()
+	event := x.service.opt.Log.Warn()
+	if x.session != nil {
+		event = event.Uint64("session", x.session.ID())
+	}
+	event.Err(err).Str("code", code.String()).Msg("session stream ends with an error")
+	// The client may be gone already; then there is nobody to tell.
+	_ = x.send(errorFrame(0, err))
+}
+
+// acknowledge tells the client about durable writes.
+func (x *sessionStream) acknowledge(ctx context.Context) {
+	defer x.workers.Done()
+	told := uint64(0)
+	for {
+		durable, news, err := x.session.Durable()
+		if err != nil {
+			x.cancel(fmt.Errorf("%w: durability of writes is not known: %w", store.ErrUnavailable, err))
+			return
+		}
+		if durable > told {
+			told = durable
+			if x.send(&pb.ServerFrame{Frame: &pb.ServerFrame_WriteAck{WriteAck: &pb.WriteAck{DurableSeq: durable}}}) != nil {
+				return
+			}
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// send queues a frame for the client.
+func (x *sessionStream) send(frame *pb.ServerFrame) error {
+	select {
+	case x.out <- frame:
+		return nil
+	case <-x.ctx.Done():
+		return errClientGone
+	}
+}
+
+// sendAll sends what is queued. After a failure it goes on taking frames, so that nobody waits.
+func (x *sessionStream) sendAll() error {
+	var failed error
+	for frame := range x.out {
+		if failed == nil {
+			if failed = x.stream.Send(frame); failed != nil {
+				x.cancel(errClientGone)
+			}
+		}
+	}
+	return failed
+}
