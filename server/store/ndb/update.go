@@ -1,0 +1,208 @@
+package ndb
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/flinkndb/flinkndb/server/store"
+)
+
+const (
+	// commitTimeout bounds a COMMIT, which is not interrupted when the caller's context ends: its
+	// outcome would be unknown.
+	commitTimeout = 30 * time.Second
+	// outcomeTimeout bounds the search for the outcome of a COMMIT whose answer was lost.
+	outcomeTimeout = 45 * time.Second
+	// rollbackTimeout bounds a ROLLBACK; the connection is closed if it takes longer.
+	rollbackTimeout = 5 * time.Second
+)
+
+// errUnknownOutcome says that neither the answer to a COMMIT nor, later, its effect could be had.
+var errUnknownOutcome = errors.New("it is not known whether the transaction was committed")
+
+// Update implements store.Store.
+func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) (store.Commit, error) {
+	began := time.Now()
+	err := s.withRetry(ctx, "update", func(ctx context.Context, h *host) error {
+		return s.withSession(ctx, h.db, func(c *session) error { return s.transact(c, h, fn) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.metrics.updated(began)
+	return s.durability.committed(), nil
+}
+
+// transact runs fn in one transaction on one connection.
+func (s *Store) transact(c *session, h *host, fn func(store.Tx) error) error {
+	if _, err := c.exec("START TRANSACTION"); err != nil {
+		return err
+	}
+	ended := false
+	defer func() {
+		if !ended { // fn panicked
+			c.discard()
+		}
+	}()
+	t := newTx(s, c, h)
+	fnErr := fn(t)
+	t.done = true
+	if fnErr == nil && t.err == nil {
+		t.fail(t.removePlaceholders())
+	}
+	if t.err != nil || fnErr != nil {
+		ended = true
+		c.rollback()
+		return t.cause(fnErr)
+	}
+	err := s.commit(c, t.wrote)
+	ended = true
+	return err
+}
+
+// cause is the error of a transaction that must be rolled back: the store's own if there is one,
+// whatever fn made of it, else fn's.
+func (t *tx) cause(fnErr error) error {
+	switch {
+	case t.err == nil:
+		return &callerError{fnErr}
+	case errors.Is(fnErr, t.err):
+		return fnErr
+	}
+	return t.err
+}
+
+func (c *session) rollback() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), rollbackTimeout)
+	defer cancel()
+	c.ctx = ctx
+	if _, err := c.exec("ROLLBACK"); err != nil {
+		c.discard()
+	}
+}
+
+// commit ends a transaction. One that wrote something leaves a mark, by which its outcome can be
+// found out should the answer to COMMIT be lost.
+func (s *Store) commit(c *session, wrote bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), commitTimeout)
+	defer cancel()
+	c.ctx = ctx
+	if !wrote {
+		if _, err := c.exec("COMMIT"); err != nil {
+			c.discard()
+			return err
+		}
+		return nil
+	}
+	mark := s.marks.take()
+	known := true
+	defer func() { s.marks.giveBack(mark, known) }()
+	if _, err := c.exec(mark.statement(s.writer)); err != nil {
+		c.rollback()
+		return err
+	}
+	_, err := c.exec("COMMIT")
+	if err == nil {
+		return nil
+	}
+	c.discard()
+	done, findErr := s.outcome(c.ctx, mark)
+	switch {
+	case findErr != nil:
+		known = false
+		s.metrics.outcomes.WithLabelValues("unknown").Inc()
+		return fmt.Errorf("%w: %w (looking for it: %v)", errUnknownOutcome, err, findErr)
+	case done:
+		s.metrics.outcomes.WithLabelValues("done").Inc()
+		return nil
+	}
+	s.metrics.outcomes.WithLabelValues("undone").Inc()
+	return err
+}
+
+// outcome says whether the transaction that left mark was committed. It waits for the row lock of
+// the mark, so that a transaction that is still in progress somewhere is decided when it answers.
+func (s *Store) outcome(ctx context.Context, m mark) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outcomeTimeout)
+	defer cancel()
+	var last error
+	for attempt := 0; ; attempt++ {
+		h := s.hosts.pick()
+		var seq uint64
+		last = s.withSession(ctx, h.aux, func(c *session) error {
+			var err error
+			seq, err = c.lockedSeq(s.writer, m.slot)
+			return err
+		})
+		if last == nil {
+			return seq == m.seq, nil
+		}
+		c := classify(last)
+		if c == hostDown {
+			h.markDown()
+		}
+		if c == permanent || !sleep(ctx, s.closing, pause(c, attempt)) {
+			return false, last
+		}
+	}
+}
+
+// lockedSeq reads the sequence number of a slot after locking it for a moment; 0 if there is none.
+func (c *session) lockedSeq(writer uint64, slot uint32) (seq uint64, err error) {
+	if _, err := c.exec("START TRANSACTION"); err != nil {
+		return 0, err
+	}
+	defer c.rollback()
+	err = c.query(fmt.Sprintf("SELECT seq FROM server_commit WHERE writer=%d AND slot=%d FOR UPDATE", writer, slot),
+		func(columns []driver.Value) error {
+			seq, err = asUint(columns[0])
+			return err
+		})
+	return seq, err
+}
+
+// mark is what a transaction writes into server_commit: seq is new in each transaction, slot is
+// used by one transaction at a time, so that marks take few rows.
+type mark struct {
+	slot uint32
+	seq  uint64
+}
+
+func (m mark) statement(writer uint64) string {
+	return fmt.Sprintf("REPLACE INTO server_commit (writer,slot,seq,at) VALUES (%d,%d,%d,%d)", writer, m.slot, m.seq, time.Now().Unix())
+}
+
+// marks hands out marks. Slot 0 is the durability probe's.
+type marks struct {
+	mu   sync.Mutex
+	free []uint32
+	last uint32
+	seq  uint64
+}
+
+func (ms *marks) take() mark {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	ms.seq++
+	if n := len(ms.free); n > 0 {
+		slot := ms.free[n-1]
+		ms.free = ms.free[:n-1]
+		return mark{slot, ms.seq}
+	}
+	ms.last++
+	return mark{ms.last, ms.seq}
+}
+
+// giveBack frees the slot, unless an undecided transaction may still hold it.
+func (ms *marks) giveBack(m mark, known bool) {
+	if !known {
+		return
+	}
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	ms.free = append(ms.free, m.slot)
+}
