@@ -32,7 +32,7 @@ func (s *Service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 		RowSpaces:       totals.Spaces,
 		Sessions:        totals.Sessions,
 		Snapshots:       totals.Snapshots,
-		StoreBytes:      bytes,
+		BytesUsed:       bytes,
 	}, nil
 }
 

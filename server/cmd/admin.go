@@ -46,7 +46,7 @@ func printStatus(w io.Writer, s *pb.StatusResponse) {
 	row(w, "row spaces", s.GetRowSpaces())
 	row(w, "sessions", s.GetSessions())
 	row(w, "snapshots", s.GetSnapshots())
-	row(w, "store size", bytesText(s.GetStoreBytes()))
+	row(w, "store size", bytesText(s.GetBytesUsed()))
 }
 
 func newSpacesCommand() *cobra.Command {

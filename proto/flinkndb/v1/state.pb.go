@@ -2934,7 +2934,7 @@ type StatusResponse struct {
 	RowSpaces       uint64                 `protobuf:"varint,6,opt,name=row_spaces,json=rowSpaces,proto3" json:"row_spaces,omitempty"`
 	Sessions        uint64                 `protobuf:"varint,7,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	Snapshots       uint64                 `protobuf:"varint,8,opt,name=snapshots,proto3" json:"snapshots,omitempty"`
-	StoreBytes      uint64                 `protobuf:"varint,9,opt,name=store_bytes,json=storeBytes,proto3" json:"store_bytes,omitempty"` // bytes the store uses; 0 = not known
+	BytesUsed       uint64                 `protobuf:"varint,9,opt,name=bytes_used,json=bytesUsed,proto3" json:"bytes_used,omitempty"` // bytes the store uses; 0 = not known
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -3025,9 +3025,9 @@ func (x *StatusResponse) GetSnapshots() uint64 {
 	return 0
 }
 
-func (x *StatusResponse) GetStoreBytes() uint64 {
+func (x *StatusResponse) GetBytesUsed() uint64 {
 	if x != nil {
-		return x.StoreBytes
+		return x.BytesUsed
 	}
 	return 0
 }
@@ -3882,7 +3882,7 @@ const file_flinkndb_v1_state_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12*\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x16.flinkndb.v1.StateKindR\x04kind\"\x0f\n" +
-	"\rStatusRequest\"\xaa\x02\n" +
+	"\rStatusRequest\"\xa8\x02\n" +
 	"\x0eStatusResponse\x12\x1b\n" +
 	"\tserver_id\x18\x01 \x01(\tR\bserverId\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12)\n" +
@@ -3892,9 +3892,9 @@ const file_flinkndb_v1_state_proto_rawDesc = "" +
 	"\n" +
 	"row_spaces\x18\x06 \x01(\x04R\trowSpaces\x12\x1a\n" +
 	"\bsessions\x18\a \x01(\x04R\bsessions\x12\x1c\n" +
-	"\tsnapshots\x18\b \x01(\x04R\tsnapshots\x12\x1f\n" +
-	"\vstore_bytes\x18\t \x01(\x04R\n" +
-	"storeBytes\"5\n" +
+	"\tsnapshots\x18\b \x01(\x04R\tsnapshots\x12\x1d\n" +
+	"\n" +
+	"bytes_used\x18\t \x01(\x04R\tbytesUsed\"5\n" +
 	"\x14ListRowSpacesRequest\x12\x1d\n" +
 	"\n" +
 	"count_rows\x18\x01 \x01(\bR\tcountRows\"Q\n" +
