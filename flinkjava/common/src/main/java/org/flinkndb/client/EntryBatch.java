@@ -32,14 +32,18 @@ public final class EntryBatch {
     }
 
     public EntryBatch(int expectedEntries) {
+        this(expectedEntries, expectedEntries * 16, expectedEntries * 16);
+    }
+
+    public EntryBatch(int expectedEntries, int expectedKeyBytes, int expectedValueBytes) {
         int n = Math.max(1, expectedEntries);
         states = new short[n];
         groups = new short[n];
         ops = new byte[n];
         keyEnds = new int[n];
         valueEnds = new int[n];
-        keys = new byte[n * 16];
-        values = new byte[n * 16];
+        keys = new byte[Math.max(16, expectedKeyBytes)];
+        values = new byte[Math.max(16, expectedValueBytes)];
     }
 
     public void add(int state, int group, byte op, byte[] key, byte[] value) {
@@ -76,6 +80,22 @@ public final class EntryBatch {
         keyEnds[size] = keyStart + keyLength;
         valueEnds[size] = valueStart + valueLength;
         size++;
+    }
+
+    /** Adds all entries of another batch. */
+    public void addAll(EntryBatch other) {
+        for (int i = 0; i < other.size; i++) {
+            add(
+                    other.state(i),
+                    other.group(i),
+                    other.op(i),
+                    other.keys,
+                    other.keyOffset(i),
+                    other.keyLength(i),
+                    other.values,
+                    other.valueOffset(i),
+                    other.valueLength(i));
+        }
     }
 
     public int size() {
