@@ -1,0 +1,137 @@
+package org.flinkndb.fs;
+
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.core.fs.BlockLocation;
+import org.apache.flink.core.fs.FSDataInputStream;
+import org.apache.flink.core.fs.FSDataOutputStream;
+import org.apache.flink.core.fs.FileStatus;
+import org.apache.flink.core.fs.FileSystem;
+import org.apache.flink.core.fs.FileSystemKind;
+import org.apache.flink.core.fs.Path;
+
+import org.flinkndb.client.SnapshotClient;
+import org.flinkndb.config.NdbOptions;
+import org.flinkndb.config.NdbSettings;
+
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.net.URI;
+import java.util.Collections;
+
+/**
+ * Lets Flink discard snapshots as it discards files: deleting a reference releases the snapshot. Paths
+ * name their server; credentials come from the cluster's configuration. Thread-safe, without state.
+ */
+public final class NdbFileSystem extends FileSystem {
+    private final URI uri;
+    private final Configuration configuration;
+
+    NdbFileSystem(URI uri, Configuration configuration) {
+        this.uri = uri;
+        this.configuration = configuration;
+    }
+
+    private SnapshotClient client(SnapshotPath path) {
+        Configuration named = new Configuration(configuration);
+        named.set(NdbOptions.ADDRESS, Collections.singletonList(path.address().toString()));
+        return new SnapshotClient(NdbSettings.fromConfig(named));
+    }
+
+    private byte[] schema(Path path) throws IOException {
+        SnapshotPath snapshot = SnapshotPath.parse(path);
+        return client(snapshot).schema(snapshot.snapshotId());
+    }
+
+    /** Releases the snapshot. True also when it is gone already: discarding is idempotent. */
+    @Override
+    public boolean delete(Path path, boolean recursive) throws IOException {
+        SnapshotPath snapshot = SnapshotPath.parse(path);
+        client(snapshot).release(snapshot.snapshotId());
+        return true;
+    }
+
+    @Override
+    public boolean exists(Path path) throws IOException {
+        return schema(path) != null;
+    }
+
+    @Override
+    public FileStatus getFileStatus(Path path) throws IOException {
+        byte[] schema = schema(path);
+        if (schema == null) {
+            throw new FileNotFoundException(path.toString());
+        }
+        return new SnapshotStatus(path, schema.length);
+    }
+
+    @Override
+    public FileStatus[] listStatus(Path path) throws IOException {
+        return new FileStatus[] {getFileStatus(path)};
+    }
+
+    /** Opens the snapshot's schema; the rows are not to be had as a file. */
+    @Override
+    public FSDataInputStream open(Path path) throws IOException {
+        byte[] schema = schema(path);
+        if (schema == null) {
+            throw new FileNotFoundException(path.toString());
+        }
+        return new SchemaInputStream(path, schema);
+    }
+
+    @Override
+    public FSDataInputStream open(Path path, int bufferSize) throws IOException {
+        return open(path);
+    }
+
+    @Override
+    public Path getWorkingDirectory() {
+        return new Path(uri);
+    }
+
+    @Override
+    public Path getHomeDirectory() {
+        return new Path(uri);
+    }
+
+    @Override
+    public URI getUri() {
+        return uri;
+    }
+
+    @Override
+    public BlockLocation[] getFileBlockLocations(FileStatus file, long start, long length) {
+        return new BlockLocation[0];
+    }
+
+    @Override
+    public boolean mkdirs(Path path) throws IOException {
+        throw readOnly();
+    }
+
+    @Override
+    public FSDataOutputStream create(Path path, WriteMode mode) throws IOException {
+        throw readOnly();
+    }
+
+    @Override
+    public boolean rename(Path from, Path to) throws IOException {
+        throw readOnly();
+    }
+
+    @Override
+    public boolean isDistributedFS() {
+        return true;
+    }
+
+    /** Abstract in Flink 1.20 and gone in 2.x, hence no annotation. */
+    public FileSystemKind getKind() {
+        return FileSystemKind.OBJECT_STORE;
+    }
+
+    private static IOException readOnly() {
+        return new IOException(
+                "ndb:// holds references to snapshots only: choose another file system for"
+                        + " execution.checkpointing.dir");
+    }
+}
