@@ -34,5 +34,8 @@ public interface StateContext<K> {
 
     WriteBehind writeBehind();
 
-    CacheBudget cacheBudget();
+    CacheBudget.Account cacheAccount();
+
+    /** How values are migrated in this Flink line. */
+    ValueMigration valueMigration();
 }

@@ -1,0 +1,385 @@
+package org.flinkndb.cache;
+
+import org.flinkndb.client.EntryBatch;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Consumer;
+
+/**
+ * The object cache of one state: entries by key and namespace, the list of dirty ones, and what is
+ * known of keys that are not cached. Subclasses say what an entry holds and how it is written.
+ *
+ * <p>For the task thread, except {@link SealedChanges#drain} (flusher) and {@link #peek} (any).
+ */
+public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
+        implements DirtySource, CacheBudget.Evictable {
+    private static final int FIRST_SLOTS = 64;
+
+    private final WriteBehind writeBehind;
+    private final CacheBudget.Account account;
+    private final AbsenceFilter evicted = new AbsenceFilter();
+
+    private volatile CacheEntry<K, N>[] slots = newSlots(FIRST_SLOTS);
+    private int size;
+    private long bytes;
+    private CacheEntry<K, N> oldest;
+    private CacheEntry<K, N> newest;
+    private boolean storeUnknown;
+
+    private List<E> dirty = new ArrayList<>();
+    private long dirtyBytes;
+    private Sealed sealed;
+
+    /**
+     * @param storeUnknown whether the store may hold rows of this state that were never cached here
+     */
+    protected EntryCache(
+            WriteBehind writeBehind, CacheBudget.Account account, boolean storeUnknown) {
+        this.writeBehind = writeBehind;
+        this.account = account;
+        this.storeUnknown = storeUnknown;
+        writeBehind.register(this);
+        account.register(this);
+    }
+
+    /** Writes the changes that an entry holds, and marks it as in step with the store. */
+    protected abstract void write(E entry, WriteSink sink, boolean byTask)
+            throws IOException, InterruptedException;
+
+    /** Whether an entry that is let go must be remembered as possibly being in the store. */
+    protected abstract boolean mayBeStored(E entry);
+
+    /** Hash of a key and namespace. */
+    protected static int hash(Object key, Object namespace) {
+        int h = key.hashCode() * 31 + namespace.hashCode();
+        h *= 0x9E3779B9;
+        return h ^ (h >>> 15);
+    }
+
+    // ------------------------------------------------------------------------------------ look-up
+
+    /** The cached entry, or null. */
+    @SuppressWarnings("unchecked")
+    protected final E find(K key, N namespace, int hash) {
+        CacheEntry<K, N>[] table = slots;
+        for (CacheEntry<K, N> e = table[hash & (table.length - 1)]; e != null; e = e.next) {
+            if (e.is(key, namespace, hash)) {
+                e.used = true;
+                return (E) e;
+            }
+        }
+        return null;
+    }
+
+    /**
+     * As {@link #find}, for other threads: may miss an entry that is there, never returns a wrong one.
+     * Its content is to be read under its monitor.
+     */
+    @SuppressWarnings("unchecked")
+    protected final E peek(K key, N namespace) {
+        int hash = hash(key, namespace);
+        CacheEntry<K, N>[] table = slots;
+        for (CacheEntry<K, N> e = table[hash & (table.length - 1)]; e != null; e = e.next) {
+            if (e.is(key, namespace, hash)) {
+                return (E) e;
+            }
+        }
+        return null;
+    }
+
+    /** Whether a key that is not cached is known not to be in the store. */
+    protected final boolean knownAbsent(int hash) {
+        return !storeUnknown && !evicted.mayContain(hash);
+    }
+
+    /** Adds an entry that is not there yet. */
+    protected final void insert(E entry, long size) throws IOException, InterruptedException {
+        makeRoom();
+        if (this.size >= slots.length) {
+            grow();
+        }
+        int slot = entry.hash() & (slots.length - 1);
+        entry.next = slots[slot];
+        slots[slot] = entry;
+        slots = slots; // publishes the entry to peeking threads
+        this.size++;
+        linkNewest(entry);
+        charge(entry, size);
+    }
+
+    /** Corrects the size that an entry is counted with. */
+    protected final void charge(CacheEntry<K, N> entry, long size) {
+        long difference = size - entry.charged;
+        entry.charged = size;
+        bytes += difference;
+        account.add(difference);
+    }
+
+    /** The size that an entry is counted with. */
+    protected final long chargeOf(CacheEntry<K, N> entry) {
+        return entry.charged;
+    }
+
+    /**
+     * Makes room in the cache. Entries that were found before may be gone afterwards: to be called at
+     * the beginning of an operation that will let an entry grow.
+     */
+    protected final void makeRoom() throws IOException, InterruptedException {
+        if (account.isOver() && !account.makeRoom()) {
+            writeBehind.flush(); // dirty entries stand in the way
+            account.makeRoom();
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private CacheEntry<K, N>[] newSlots(int n) {
+        return (CacheEntry<K, N>[]) new CacheEntry<?, ?>[n];
+    }
+
+    private void grow() {
+        CacheEntry<K, N>[] larger = newSlots(slots.length * 2);
+        for (CacheEntry<K, N> head : slots) {
+            for (CacheEntry<K, N> e = head; e != null; ) {
+                CacheEntry<K, N> next = e.next;
+                int slot = e.hash() & (larger.length - 1);
+                e.next = larger[slot];
+                larger[slot] = e;
+                e = next;
+            }
+        }
+        slots = larger;
+    }
+
+    // ---------------------------------------------------------------------------------- eviction
+
+    @Override
+    public final long cachedBytes() {
+        return bytes;
+    }
+
+    /** Number of cached entries. */
+    public final int cachedEntries() {
+        return size;
+    }
+
+    @Override
+    public final long evict(long goal) {
+        long freed = 0;
+        for (int looks = 2 * size; freed < goal && looks > 0 && oldest != null; looks--) {
+            CacheEntry<K, N> entry = oldest;
+            if (entry.used || !evictable(entry)) {
+                entry.used = false;
+                unlink(entry);
+                linkNewest(entry);
+                continue;
+            }
+            freed += entry.charged;
+            remove(entry);
+        }
+        return freed;
+    }
+
+    private boolean evictable(CacheEntry<K, N> entry) {
+        return entry.dirtyEpoch == CacheEntry.CLEAN
+                && entry.takenEpoch <= writeBehind.sentEpoch();
+    }
+
+    @SuppressWarnings("unchecked")
+    private void remove(CacheEntry<K, N> entry) {
+        if (mayBeStored((E) entry)) {
+            evicted.add(entry.hash());
+        }
+        int slot = entry.hash() & (slots.length - 1);
+        CacheEntry<K, N> previous = null;
+        for (CacheEntry<K, N> e = slots[slot]; e != entry; e = e.next) {
+            previous = e;
+        }
+        if (previous == null) {
+            slots[slot] = entry.next;
+        } else {
+            previous.next = entry.next;
+        }
+        unlink(entry);
+        charge(entry, 0);
+        size--;
+    }
+
+    private void linkNewest(CacheEntry<K, N> entry) {
+        entry.older = newest;
+        entry.newer = null;
+        if (newest == null) {
+            oldest = entry;
+        } else {
+            newest.newer = entry;
+        }
+        newest = entry;
+    }
+
+    private void unlink(CacheEntry<K, N> entry) {
+        if (entry.older == null) {
+            oldest = entry.newer;
+        } else {
+            entry.older.newer = entry.newer;
+        }
+        if (entry.newer == null) {
+            newest = entry.older;
+        } else {
+            entry.newer.older = entry.older;
+        }
+    }
+
+    /** Whether changes of the entry may still be on their way to the server. */
+    protected final boolean inFlight(E entry) {
+        return entry.takenEpoch > writeBehind.sentEpoch();
+    }
+
+    protected final WriteBehind writeBehind() {
+        return writeBehind;
+    }
+
+    /** Calls for each cached entry. */
+    @SuppressWarnings("unchecked")
+    protected final void forEach(Consumer<E> action) {
+        for (CacheEntry<K, N> e = oldest; e != null; e = e.newer) {
+            action.accept((E) e);
+        }
+    }
+
+    /** Forgets everything that is cached; nothing may be dirty. */
+    protected final void clearCache() {
+        while (oldest != null) {
+            remove(oldest);
+        }
+        storeUnknown = true;
+    }
+
+    // ------------------------------------------------------------------------------ dirty entries
+
+    /**
+     * To be called before an entry's content is changed or handed out for change: if an ended epoch
+     * still holds the entry, its content as of that epoch is serialized now.
+     */
+    protected final void touch(E entry) throws IOException, InterruptedException {
+        long held = entry.dirtyEpoch;
+        if (held == CacheEntry.CLEAN || held == writeBehind.epoch()) {
+            return;
+        }
+        synchronized (entry) {
+            if (entry.dirtyEpoch == held) {
+                sealedOf(held).take(entry);
+            }
+        }
+    }
+
+    private Sealed sealedOf(long epoch) {
+        Sealed s = sealed;
+        while (s.epoch != epoch) {
+            s = s.before;
+        }
+        return s;
+    }
+
+    /** To be called after an entry was changed (and touched before). */
+    protected final void markDirty(E entry, long size) throws IOException, InterruptedException {
+        if (entry.dirtyEpoch == CacheEntry.CLEAN) {
+            entry.dirtyEpoch = writeBehind.epoch();
+            dirty.add(entry);
+            dirtyBytes += size;
+            writeBehind.noteDirty(size);
+        }
+    }
+
+    protected final boolean isDirty(E entry) {
+        return entry.dirtyEpoch != CacheEntry.CLEAN;
+    }
+
+    @Override
+    public final long dirtyBytes() {
+        return dirtyBytes;
+    }
+
+    @Override
+    public final void flush(WriteSink sink) throws IOException, InterruptedException {
+        List<E> entries = dirty;
+        dirty = new ArrayList<>();
+        dirtyBytes = 0;
+        for (E entry : entries) {
+            write(entry, sink, true);
+            entry.dirtyEpoch = CacheEntry.CLEAN;
+        }
+    }
+
+    @Override
+    public final SealedChanges seal(long epoch) {
+        if (dirty.isEmpty()) {
+            return null;
+        }
+        Sealed before = sealed;
+        if (before != null && before.epoch <= writeBehind.sentEpoch()) {
+            before = null; // long done
+        }
+        sealed = new Sealed(epoch, dirty, before);
+        dirty = new ArrayList<>();
+        dirtyBytes = 0;
+        return sealed;
+    }
+
+    /** The dirty entries of an ended epoch. */
+    private final class Sealed implements SealedChanges {
+        private final long epoch;
+        private final List<E> entries;
+        private final Sealed before;
+
+        /** Changes that the task thread serialized because it touched the entry. */
+        private final EntryBatch taken = new EntryBatch();
+
+        private Sealed(long epoch, List<E> entries, Sealed before) {
+            this.epoch = epoch;
+            this.entries = entries;
+            this.before = before;
+        }
+
+        /** Task thread, with the entry's monitor. */
+        private void take(E entry) throws IOException, InterruptedException {
+            synchronized (taken) {
+                write(entry, taken::add, true);
+            }
+            entry.takenEpoch = epoch;
+            entry.dirtyEpoch = CacheEntry.CLEAN;
+        }
+
+        @Override
+        public void drain(WriteSink sink) throws IOException, InterruptedException {
+            for (E entry : entries) {
+                if (entry.dirtyEpoch != epoch) {
+                    continue;
+                }
+                synchronized (entry) {
+                    if (entry.dirtyEpoch == epoch) {
+                        write(entry, sink, false);
+                        entry.takenEpoch = epoch;
+                        entry.dirtyEpoch = CacheEntry.CLEAN;
+                    }
+                }
+            }
+            // No entry is held any more, so nothing more is taken.
+            synchronized (taken) {
+                for (int i = 0; i < taken.size(); i++) {
+                    sink.add(
+                            taken.state(i),
+                            taken.group(i),
+                            taken.op(i),
+                            taken.keyData(),
+                            taken.keyOffset(i),
+                            taken.keyLength(i),
+                            taken.valueData(),
+                            taken.valueOffset(i),
+                            taken.valueLength(i));
+                }
+            }
+            entries.clear(); // lets the evicted ones go
+        }
+    }
+}

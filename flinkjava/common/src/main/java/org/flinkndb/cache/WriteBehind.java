@@ -1,0 +1,167 @@
+package org.flinkndb.cache;
+
+import org.flinkndb.client.StateSession;
+
+import java.io.Closeable;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
+
+/**
+ * Holds changes back and sends them in batches. Owns the epoch number. At a barrier the changes of the
+ * ending epoch are sealed in constant time and sent by a thread of its own, while the task goes on;
+ * sealed epochs are sent completely, in order, before anything of a later epoch.
+ *
+ * <p>Methods are for the task thread, except {@link #sentEpoch} and {@link #close}.
+ */
+public final class WriteBehind implements Closeable {
+    private final StateSession session;
+    private final int batchRows;
+    private final int batchBytes;
+    private final long maxDirtyBytes;
+    private final List<DirtySource> sources = new ArrayList<>();
+    private final ExecutorService flusher;
+
+    private long epoch = 1;
+    private long dirtyBytes;
+
+    /** The newest sealed epoch on its way; complete when nothing is. */
+    private CompletableFuture<Void> sealed = CompletableFuture.completedFuture(null);
+
+    /** All changes of epochs up to this one have been handed to the session. */
+    private volatile long sentEpoch;
+
+    public WriteBehind(StateSession session, int batchRows, int batchBytes, long maxDirtyBytes) {
+        this.session = session;
+        this.batchRows = batchRows;
+        this.batchBytes = batchBytes;
+        this.maxDirtyBytes = maxDirtyBytes;
+        this.flusher =
+                Executors.newSingleThreadExecutor(
+                        task -> {
+                            Thread thread = new Thread(task, "flinkndb-flusher");
+                            thread.setDaemon(true);
+                            return thread;
+                        });
+    }
+
+    /** What follows the last write of an epoch, for example the request for a snapshot. */
+    public interface AfterEpoch<T> {
+        CompletableFuture<T> run(long endedEpoch);
+    }
+
+    /** Adds something that holds changes back. */
+    public void register(DirtySource source) {
+        sources.add(source);
+    }
+
+    /** The current epoch. */
+    public long epoch() {
+        return epoch;
+    }
+
+    /** All changes of epochs up to this one have been handed to the session. Any thread. */
+    public long sentEpoch() {
+        return sentEpoch;
+    }
+
+    /** Notes that about so many bytes became dirty; sends everything when it is too much. */
+    public void noteDirty(long bytes) throws IOException, InterruptedException {
+        dirtyBytes += bytes;
+        if (dirtyBytes > maxDirtyBytes) {
+            flush();
+        }
+    }
+
+    /** Sends all changes; afterwards the server knows everything. */
+    public void flush() throws IOException, InterruptedException {
+        awaitSealed();
+        BatchSink sink = new BatchSink(session, epoch, batchRows, batchBytes);
+        for (DirtySource source : sources) {
+            source.flush(sink);
+        }
+        sink.finish();
+        dirtyBytes = 0;
+    }
+
+    /** Waits until the sealed epochs are sent. */
+    public void awaitSealed() throws IOException, InterruptedException {
+        try {
+            sealed.get();
+        } catch (ExecutionException e) {
+            Throwable cause = e.getCause();
+            throw cause instanceof IOException ? (IOException) cause : new IOException(cause);
+        }
+    }
+
+    /**
+     * Ends the epoch. Its changes are sent in the background, then {@code after} runs; the future
+     * ends as that does. It fails when sending fails, and then every later call does too.
+     */
+    public <T> CompletableFuture<T> barrier(AfterEpoch<T> after) {
+        long ended = epoch++;
+        dirtyBytes = 0;
+        List<DirtySource.SealedChanges> changes = new ArrayList<>();
+        for (DirtySource source : sources) {
+            DirtySource.SealedChanges part = source.seal(ended);
+            if (part != null) {
+                changes.add(part);
+            }
+        }
+        CompletableFuture<Void> before = sealed;
+        CompletableFuture<Void> done = new CompletableFuture<>();
+        CompletableFuture<T> result = new CompletableFuture<>();
+        sealed = done;
+        try {
+            flusher.execute(() -> send(ended, changes, before, done, after, result));
+        } catch (RejectedExecutionException e) {
+            IOException closed = new IOException("the backend is closed", e);
+            done.completeExceptionally(closed);
+            result.completeExceptionally(closed);
+        }
+        return result;
+    }
+
+    private <T> void send(
+            long ended,
+            List<DirtySource.SealedChanges> changes,
+            CompletableFuture<Void> before,
+            CompletableFuture<Void> done,
+            AfterEpoch<T> after,
+            CompletableFuture<T> result) {
+        try {
+            before.get(); // done already, since this thread did it; fails if that failed
+            BatchSink sink = new BatchSink(session, ended, batchRows, batchBytes);
+            for (DirtySource.SealedChanges part : changes) {
+                part.drain(sink);
+            }
+            sink.finish();
+            CompletableFuture<T> answer = after.run(ended);
+            sentEpoch = ended;
+            done.complete(null);
+            answer.whenComplete(
+                    (value, failure) -> {
+                        if (failure == null) {
+                            result.complete(value);
+                        } else {
+                            result.completeExceptionally(failure);
+                        }
+                    });
+        } catch (Throwable e) { // whatever it is must reach the task and the snapshot
+            Throwable cause = e instanceof ExecutionException ? e.getCause() : e;
+            done.completeExceptionally(cause);
+            result.completeExceptionally(cause);
+        }
+    }
+
+    /** Ends the flusher; waiting calls fail. Any thread; idempotent. */
+    @Override
+    public void close() {
+        flusher.shutdownNow();
+    }
+}

@@ -1,0 +1,349 @@
+package org.flinkndb.state;
+
+import org.apache.flink.api.common.state.StateDescriptor;
+import org.apache.flink.api.common.typeutils.TypeSerializer;
+import org.apache.flink.api.java.tuple.Tuple2;
+import org.apache.flink.core.memory.DataInputDeserializer;
+import org.apache.flink.core.memory.DataOutputSerializer;
+import org.apache.flink.queryablestate.client.state.serialization.KvStateSerializer;
+import org.apache.flink.runtime.state.CompositeKeySerializationUtils;
+import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
+import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
+import org.apache.flink.util.FlinkRuntimeException;
+
+import org.flinkndb.client.EntryBatch;
+import org.flinkndb.client.ScanRequest;
+import org.flinkndb.client.StateKind;
+
+import java.io.IOException;
+import java.util.Arrays;
+import java.util.List;
+import java.util.stream.Stream;
+
+/** What all kinds of state have in common: registration, key bytes, scans, migration. */
+abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
+    private final StateContext<K> context;
+    private final int wireIndex;
+
+    private RegisteredKeyValueStateBackendMetaInfo<N, V> metaInfo;
+    private RowCodec<K, N> taskCodec;
+    private volatile RowCodec<K, N> flusherCodec;
+    private V defaultValue;
+    private N currentNamespace;
+
+    AbstractNdbState(
+            StateContext<K> context,
+            StateKind kind,
+            StateDescriptor<?, V> descriptor,
+            RegisteredKeyValueStateBackendMetaInfo<N, V> metaInfo) {
+        this.context = context;
+        this.wireIndex = context.session().registerState(metaInfo.getName(), kind);
+        this.metaInfo = metaInfo;
+        this.defaultValue = descriptor.getDefaultValue();
+        makeCodecs();
+    }
+
+    private void makeCodecs() {
+        taskCodec = new RowCodec<>(context.keySerializer(), metaInfo.getNamespaceSerializer());
+        flusherCodec =
+                new RowCodec<>(
+                        context.keySerializer().duplicate(),
+                        metaInfo.getNamespaceSerializer().duplicate());
+    }
+
+    @Override
+    public void reconfigure(
+            StateDescriptor<?, V> descriptor, RegisteredKeyValueStateBackendMetaInfo<N, V> newInfo) {
+        metaInfo = newInfo;
+        defaultValue = descriptor.getDefaultValue();
+        makeCodecs();
+    }
+
+    final StateContext<K> context() {
+        return context;
+    }
+
+    @Override
+    public final int wireIndex() {
+        return wireIndex;
+    }
+
+    @Override
+    public final RegisteredKeyValueStateBackendMetaInfo<N, V> metaInfo() {
+        return metaInfo;
+    }
+
+    @Override
+    public final TypeSerializer<K> getKeySerializer() {
+        return context.keySerializer();
+    }
+
+    @Override
+    public final TypeSerializer<N> getNamespaceSerializer() {
+        return metaInfo.getNamespaceSerializer();
+    }
+
+    @Override
+    public final TypeSerializer<V> getValueSerializer() {
+        return metaInfo.getStateSerializer();
+    }
+
+    @Override
+    public final void setCurrentNamespace(N namespace) {
+        currentNamespace = namespace;
+    }
+
+    final N namespace() {
+        return currentNamespace;
+    }
+
+    final K currentKey() {
+        K key = context.currentKey();
+        if (key == null) {
+            throw new NullPointerException(
+                    "No key set. This method should not be called outside of a keyed context.");
+        }
+        return key;
+    }
+
+    final RowCodec<K, N> codec(boolean byTask) {
+        return byTask ? taskCodec : flusherCodec;
+    }
+
+    /** A copy of the descriptor's default value, or null. */
+    final V defaultValue() {
+        return defaultValue == null ? null : getValueSerializer().copy(defaultValue);
+    }
+
+    /** Reads one row; null when it is absent. Task thread. */
+    final EntryBatch readRow(K key, N namespace, int group)
+            throws IOException, InterruptedException {
+        DataOutputSerializer bytes = taskCodec.startKey(key, namespace);
+        return readRow(group, bytes.getSharedBuffer(), bytes.length());
+    }
+
+    final EntryBatch readRow(int group, byte[] key, int keyLength)
+            throws IOException, InterruptedException {
+        EntryBatch request = new EntryBatch(1, keyLength, 0);
+        request.add(wireIndex, group, EntryBatch.OP_NONE, key, 0, keyLength, key, 0, 0);
+        EntryBatch answer = context.session().await(context.session().read(request));
+        return answer.op(0) == EntryBatch.OP_PUT ? answer : null;
+    }
+
+    // ------------------------------------------------------------------------------------- scans
+
+    @Override
+    public Stream<K> keys(N namespace) {
+        RowCodec<K, N> codec = duplicateCodec();
+        byte[] wanted = namespaceBytes(namespace);
+        return KeyStreams.of(
+                scan(true),
+                (rows, i) -> {
+                    DataInputDeserializer in =
+                            codec.input(rows.keyData(), rows.keyOffset(i), rows.keyLength(i));
+                    K key = codec.readKey(in);
+                    int start = in.getPosition();
+                    codec.readNamespace(in);
+                    int length = in.getPosition() - start;
+                    boolean match =
+                            Arrays.equals(
+                                    rows.keyData(),
+                                    start,
+                                    start + length,
+                                    wanted,
+                                    0,
+                                    wanted.length);
+                    return match ? key : null;
+                },
+                this::prefixEnd);
+    }
+
+    @Override
+    public Stream<Tuple2<K, N>> keysAndNamespaces() {
+        RowCodec<K, N> codec = duplicateCodec();
+        return KeyStreams.of(
+                scan(true),
+                (rows, i) -> {
+                    DataInputDeserializer in =
+                            codec.input(rows.keyData(), rows.keyOffset(i), rows.keyLength(i));
+                    return Tuple2.of(codec.readKey(in), codec.readNamespace(in));
+                },
+                this::prefixEnd);
+    }
+
+    /** Where key and namespace end in a row's key: rows with an equal beginning belong together. */
+    private int prefixEnd(EntryBatch rows, int i) throws IOException {
+        RowCodec<K, N> codec = taskCodec;
+        DataInputDeserializer in =
+                codec.input(rows.keyData(), rows.keyOffset(i), rows.keyLength(i));
+        codec.readKey(in);
+        codec.readNamespace(in);
+        return in.getPosition() - rows.keyOffset(i);
+    }
+
+    private RowCodec<K, N> duplicateCodec() {
+        return new RowCodec<>(
+                getKeySerializer().duplicate(), getNamespaceSerializer().duplicate());
+    }
+
+    private byte[] namespaceBytes(N namespace) {
+        try {
+            DataOutputSerializer out = new DataOutputSerializer(32);
+            CompositeKeySerializationUtils.writeNameSpace(
+                    namespace,
+                    getNamespaceSerializer(),
+                    out,
+                    CompositeKeySerializationUtils.isAmbiguousKeyPossible(getKeySerializer(), getNamespaceSerializer()));
+            return out.getCopyOfBuffer();
+        } catch (IOException e) {
+            throw new FlinkRuntimeException("Cannot serialize a namespace.", e);
+        }
+    }
+
+    /** Walks all rows of the state, with what is dirty now sent before. */
+    final RowScan scan(boolean keysOnly) {
+        try {
+            context.writeBehind().flush();
+        } catch (IOException e) {
+            throw new FlinkRuntimeException("Cannot send changes before a scan.", e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new FlinkRuntimeException("Interrupted before a scan.", e);
+        }
+        ScanRequest all =
+                ScanRequest.byGroup(
+                        wireIndex,
+                        context.keyGroupRange().getStartKeyGroup(),
+                        context.keyGroupRange().getEndKeyGroup());
+        return new RowScan(context.session(), keysOnly ? all.withKeysOnly() : all);
+    }
+
+    @Override
+    public long entryCount() throws IOException, InterruptedException {
+        context.writeBehind().flush();
+        return context.session()
+                .await(
+                        context.session()
+                                .count(
+                                        wireIndex,
+                                        context.keyGroupRange().getStartKeyGroup(),
+                                        context.keyGroupRange().getEndKeyGroup()));
+    }
+
+    // --------------------------------------------------------------------------------- migration
+
+    @Override
+    public void migrate(RegisteredKeyValueStateBackendMetaInfo<N, V> writtenWith)
+            throws IOException, InterruptedException {
+        RowScan rows = scan(false);
+        DataOutputSerializer out = new DataOutputSerializer(128);
+        DataInputDeserializer in = new DataInputDeserializer();
+        TypeSerializer<V> from = writtenWith.getPreviousStateSerializer();
+        while (rows.next()) {
+            EntryBatch page = rows.page();
+            EntryBatch migrated = new EntryBatch(page.size());
+            for (int i = 0; i < page.size(); i++) {
+                in.setBuffer(page.valueData(), page.valueOffset(i), page.valueLength(i));
+                out.clear();
+                migrateValue(from, getValueSerializer(), in, out);
+                migrated.add(
+                        wireIndex,
+                        page.group(i),
+                        EntryBatch.OP_PUT,
+                        page.keyData(),
+                        page.keyOffset(i),
+                        page.keyLength(i),
+                        out.getSharedBuffer(),
+                        0,
+                        out.length());
+            }
+            if (!migrated.isEmpty()) {
+                context.session().write(context.writeBehind().epoch(), migrated);
+            }
+        }
+        forgetCached();
+    }
+
+    /** Migrates the bytes of one row. */
+    abstract void migrateValue(
+            TypeSerializer<V> from,
+            TypeSerializer<V> to,
+            DataInputDeserializer in,
+            DataOutputSerializer out)
+            throws IOException;
+
+    /** Drops what is cached; the store has been changed beside the cache. */
+    abstract void forgetCached();
+
+    // ----------------------------------------------------------------------- incremental clean-up
+
+    @Override
+    public final StateIncrementalVisitor<K, N, V> getStateIncrementalVisitor(int recommended) {
+        CacheVisitor.Access<K, N, V> access =
+                new CacheVisitor.Access<>() {
+                    @Override
+                    public V load(K key, N namespace, int group) {
+                        return StateAccess.get(() -> loadAt(key, namespace, group));
+                    }
+
+                    @Override
+                    public void store(K key, N namespace, int group, V value) {
+                        StateAccess.run(() -> storeAt(key, namespace, group, value));
+                    }
+
+                    @Override
+                    public int groupOf(K key) {
+                        return KeyGroupRangeAssignment.assignToKeyGroup(
+                                key, context.numberOfKeyGroups());
+                    }
+                };
+        return new CacheVisitor<>(access, cachedAddresses(), recommended);
+    }
+
+    /** Keys and namespaces of the entries that are cached now. */
+    abstract List<CacheVisitor.Address<K, N>> cachedAddresses();
+
+    /** The value of any key, or null. */
+    abstract V loadAt(K key, N namespace, int group) throws IOException, InterruptedException;
+
+    /** Sets (or, null, removes) the value of any key. */
+    abstract void storeAt(K key, N namespace, int group, V value)
+            throws IOException, InterruptedException;
+
+    // --------------------------------------------------------------------------- queryable state
+
+    @Override
+    public final byte[] getSerializedValue(
+            byte[] serializedKeyAndNamespace,
+            TypeSerializer<K> safeKeySerializer,
+            TypeSerializer<N> safeNamespaceSerializer,
+            TypeSerializer<V> safeValueSerializer)
+            throws Exception {
+        Tuple2<K, N> at =
+                KvStateSerializer.deserializeKeyAndNamespace(
+                        serializedKeyAndNamespace, safeKeySerializer, safeNamespaceSerializer);
+        int group =
+                KeyGroupRangeAssignment.assignToKeyGroup(at.f0, context.numberOfKeyGroups());
+        return serializedValue(
+                at.f0,
+                at.f1,
+                group,
+                new RowCodec<>(safeKeySerializer, safeNamespaceSerializer),
+                safeValueSerializer);
+    }
+
+    /** The value for a query, or null. Any thread. */
+    abstract byte[] serializedValue(
+            K key,
+            N namespace,
+            int group,
+            RowCodec<K, N> safeCodec,
+            TypeSerializer<V> safeValueSerializer)
+            throws Exception;
+
+    /** Reads one row for a query; null when it is absent. Any thread. */
+    final byte[] readForQuery(int group, byte[] key) throws IOException, InterruptedException {
+        EntryBatch row = readRow(group, key, key.length);
+        return row == null ? null : row.value(0);
+    }
+}

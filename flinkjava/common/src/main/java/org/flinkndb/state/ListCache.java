@@ -1,0 +1,227 @@
+package org.flinkndb.state;
+
+import org.apache.flink.api.common.typeutils.TypeSerializer;
+import org.apache.flink.core.memory.DataInputDeserializer;
+import org.apache.flink.core.memory.DataOutputSerializer;
+import org.apache.flink.runtime.state.ListDelimitedSerializer;
+
+import org.flinkndb.cache.EntryCache;
+import org.flinkndb.cache.WriteSink;
+import org.flinkndb.client.EntryBatch;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+
+/** The cache of a list state. Adding never reads: the store appends. */
+final class ListCache<K, N, E> extends EntryCache<K, N, ListEntry<K, N, E>> {
+    private static final byte[] NOTHING = new byte[0];
+    private static final byte DELIMITER = ',';
+
+    private final NdbListState<K, N, E> state;
+    private final SizeEstimate sizes = new SizeEstimate();
+    private TypeSerializer<E> serializer;
+    private volatile TypeSerializer<E> flusherSerializer;
+    private boolean immutable;
+
+    ListCache(NdbListState<K, N, E> state, boolean storeUnknown) {
+        super(state.context().writeBehind(), state.context().cacheAccount(), storeUnknown);
+        this.state = state;
+        reconfigure();
+    }
+
+    void reconfigure() {
+        serializer = state.elementSerializer();
+        flusherSerializer = serializer.duplicate();
+        immutable = serializer.isImmutableType();
+    }
+
+    void forget() {
+        clearCache();
+    }
+
+    List<CacheVisitor.Address<K, N>> addresses() {
+        List<CacheVisitor.Address<K, N>> addresses = new ArrayList<>(cachedEntries());
+        forEach(e -> addresses.add(new CacheVisitor.Address<>(e.key(), e.namespace())));
+        return addresses;
+    }
+
+    /** A copy of the list, or null when it is empty. */
+    List<E> get(K key, N namespace, int group) throws IOException, InterruptedException {
+        ListEntry<K, N, E> entry = entry(key, namespace, group);
+        if (entry.list == null) {
+            read(entry);
+        }
+        if (!immutable) {
+            touch(entry);
+        }
+        return entry.list.isEmpty() ? null : new ArrayList<>(entry.list);
+    }
+
+    void append(K key, N namespace, int group, List<E> elements)
+            throws IOException, InterruptedException {
+        ListEntry<K, N, E> entry = entry(key, namespace, group);
+        touch(entry);
+        if (entry.list != null) {
+            entry.list.addAll(elements);
+        }
+        if (!entry.replaced) {
+            entry.pending.addAll(elements);
+        }
+        long serialized = 0;
+        for (E element : elements) {
+            serialized += measure(element);
+        }
+        boolean wasDirty = isDirty(entry);
+        markDirty(entry, serialized + 32);
+        if (wasDirty) {
+            writeBehind().noteDirty(serialized);
+        }
+        grow(entry, SizeEstimate.heap(serialized) - SizeEstimate.ENTRY_BYTES);
+    }
+
+    /** Replaces the list; an empty one removes it. */
+    void replace(K key, N namespace, int group, List<E> elements)
+            throws IOException, InterruptedException {
+        ListEntry<K, N, E> entry = entry(key, namespace, group);
+        touch(entry);
+        entry.list = new ArrayList<>(elements);
+        entry.pending.clear();
+        entry.replaced = true;
+        long serialized = 0;
+        for (E element : elements) {
+            serialized += measure(element);
+        }
+        markDirty(entry, serialized + 32);
+        charge(entry, SizeEstimate.heap(serialized));
+    }
+
+    private long measure(E element) throws IOException {
+        if (!sizes.wantsSample()) {
+            return sizes.serialized();
+        }
+        DataOutputSerializer out = state.codec(true).startValue();
+        serializer.serialize(element, out);
+        sizes.learn(out.length());
+        return out.length();
+    }
+
+    private ListEntry<K, N, E> entry(K key, N namespace, int group)
+            throws IOException, InterruptedException {
+        makeRoom();
+        int hash = hash(key, namespace);
+        ListEntry<K, N, E> entry = find(key, namespace, hash);
+        if (entry == null) {
+            entry = new ListEntry<>(key, namespace, hash, group);
+            if (knownAbsent(hash)) {
+                entry.list = new ArrayList<>();
+                entry.absentInStore = true;
+            }
+            insert(entry, SizeEstimate.heap(0));
+        }
+        return entry;
+    }
+
+    /** Reads what the store holds and adds what is pending. */
+    private void read(ListEntry<K, N, E> entry) throws IOException, InterruptedException {
+        if (inFlight(entry) || isDirty(entry)) {
+            writeBehind().awaitSealed(); // appends of ended epochs must have been sent
+        }
+        EntryBatch row = state.readRow(entry.key(), entry.namespace(), entry.group());
+        List<E> list = new ArrayList<>();
+        if (row != null) {
+            DataInputDeserializer in =
+                    state.codec(true)
+                            .input(row.valueData(), row.valueOffset(0), row.valueLength(0));
+            while (in.available() > 0) {
+                list.add(ListDelimitedSerializer.deserializeNextElement(in, serializer));
+            }
+        }
+        list.addAll(entry.pending);
+        entry.list = list;
+        if (entry.pending.isEmpty()) {
+            entry.absentInStore = row == null;
+        }
+        grow(entry, row == null ? 0 : SizeEstimate.heap(row.valueLength(0)));
+    }
+
+    private void grow(ListEntry<K, N, E> entry, long by) {
+        charge(entry, chargeOf(entry) + by);
+    }
+
+    @Override
+    protected boolean mayBeStored(ListEntry<K, N, E> entry) {
+        return !entry.absentInStore;
+    }
+
+    @Override
+    protected void write(ListEntry<K, N, E> entry, WriteSink sink, boolean byTask)
+            throws IOException, InterruptedException {
+        if (entry.replaced) {
+            boolean empty = entry.list.isEmpty();
+            if (!empty) {
+                send(entry, EntryBatch.OP_PUT, entry.list, sink, byTask);
+            } else if (!entry.absentInStore) {
+                send(entry, EntryBatch.OP_DELETE, entry.list, sink, byTask);
+            }
+            entry.absentInStore = empty;
+            entry.replaced = false;
+        } else if (!entry.pending.isEmpty()) {
+            send(entry, EntryBatch.OP_APPEND, entry.pending, sink, byTask);
+            entry.absentInStore = false;
+        }
+        entry.pending = new ArrayList<>();
+    }
+
+    private void send(
+            ListEntry<K, N, E> entry, byte op, List<E> elements, WriteSink sink, boolean byTask)
+            throws IOException, InterruptedException {
+        RowCodec<K, N> codec = state.codec(byTask);
+        DataOutputSerializer key = codec.startKey(entry.key(), entry.namespace());
+        DataOutputSerializer out = codec.startValue();
+        writeElements(elements, byTask ? serializer : flusherSerializer, out);
+        sink.add(
+                state.wireIndex(),
+                entry.group(),
+                op,
+                key.getSharedBuffer(),
+                0,
+                key.length(),
+                elements.isEmpty() ? NOTHING : out.getSharedBuffer(),
+                0,
+                out.length());
+    }
+
+    private static <E> void writeElements(
+            List<E> elements, TypeSerializer<E> serializer, DataOutputSerializer out)
+            throws IOException {
+        boolean first = true;
+        for (E element : elements) {
+            if (!first) {
+                out.write(DELIMITER);
+            }
+            first = false;
+            serializer.serialize(element, out);
+        }
+    }
+
+    /** For queries, by any thread. */
+    byte[] serialized(
+            K key, N namespace, int group, RowCodec<K, N> codec, TypeSerializer<E> safeSerializer)
+            throws IOException, InterruptedException {
+        ListEntry<K, N, E> entry = peek(key, namespace);
+        if (entry != null) {
+            synchronized (entry) {
+                if (entry.list != null) {
+                    if (entry.list.isEmpty()) {
+                        return null;
+                    }
+                    DataOutputSerializer out = codec.startValue();
+                    writeElements(new ArrayList<>(entry.list), safeSerializer, out);
+                    return out.getCopyOfBuffer();
+                }
+            }
+        }
+        return state.readForQuery(group, codec.keyBytes(key, namespace));
+    }
+}

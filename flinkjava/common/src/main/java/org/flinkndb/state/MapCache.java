@@ -1,0 +1,378 @@
+package org.flinkndb.state;
+
+import org.apache.flink.api.common.typeutils.TypeSerializer;
+import org.apache.flink.core.memory.DataInputDeserializer;
+import org.apache.flink.core.memory.DataOutputSerializer;
+
+import org.flinkndb.cache.EntryCache;
+import org.flinkndb.cache.WriteSink;
+import org.flinkndb.client.EntryBatch;
+import org.flinkndb.client.ScanRequest;
+
+import java.io.IOException;
+import java.util.AbstractMap;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/** The cache of a map state. Setting and removing never read. */
+final class MapCache<K, N, UK, UV> extends EntryCache<K, N, MapEntry<K, N, UK, UV>> {
+    /** Maps up to this size are kept whole after they were iterated over. */
+    static final int KEEP_ROWS = 4096;
+
+    /** Removing up to so many known rows one by one spares the server a scan. */
+    private static final int CLEAR_ROW_BY_ROW = 32;
+
+    private static final byte[] NOTHING = new byte[0];
+    private static final int SLOT_BYTES = 80;
+
+    private final NdbMapState<K, N, UK, UV> state;
+    private final SizeEstimate sizes = new SizeEstimate();
+    private TypeSerializer<UK> keySerializer;
+    private TypeSerializer<UV> valueSerializer;
+    private volatile TypeSerializer<UK> flusherKeySerializer;
+    private volatile TypeSerializer<UV> flusherValueSerializer;
+    private boolean immutable;
+
+    MapCache(NdbMapState<K, N, UK, UV> state, boolean storeUnknown) {
+        super(state.context().writeBehind(), state.context().cacheAccount(), storeUnknown);
+        this.state = state;
+        reconfigure();
+    }
+
+    void reconfigure() {
+        keySerializer = state.userKeySerializer();
+        valueSerializer = state.userValueSerializer();
+        flusherKeySerializer = keySerializer.duplicate();
+        flusherValueSerializer = valueSerializer.duplicate();
+        immutable = valueSerializer.isImmutableType();
+    }
+
+    void forget() {
+        clearCache();
+    }
+
+    List<CacheVisitor.Address<K, N>> addresses() {
+        List<CacheVisitor.Address<K, N>> addresses = new ArrayList<>(cachedEntries());
+        forEach(e -> addresses.add(new CacheVisitor.Address<>(e.key(), e.namespace())));
+        return addresses;
+    }
+
+    /** The entry of a map, which is made if needed. */
+    MapEntry<K, N, UK, UV> entry(K key, N namespace, int group)
+            throws IOException, InterruptedException {
+        makeRoom();
+        int hash = hash(key, namespace);
+        MapEntry<K, N, UK, UV> entry = find(key, namespace, hash);
+        if (entry == null) {
+            entry = new MapEntry<>(key, namespace, hash, group);
+            entry.complete = knownAbsent(hash);
+            insert(entry, SizeEstimate.heap(0));
+        }
+        return entry;
+    }
+
+    /** What is known of a map key, which is read if needed. The value may be handed out. */
+    MapEntry.Slot<UV> slot(MapEntry<K, N, UK, UV> entry, UK userKey)
+            throws IOException, InterruptedException {
+        MapEntry.Slot<UV> slot = entry.slots.get(userKey);
+        if (slot == null) {
+            slot = new MapEntry.Slot<>();
+            slot.absentInStore = entry.complete;
+            if (entry.complete) {
+                return slot; // not worth to be remembered
+            }
+            long serialized = read(entry, userKey, slot);
+            addSlot(entry, userKey, slot, serialized);
+        }
+        if (!immutable) {
+            touch(entry);
+        }
+        return slot;
+    }
+
+    private void addSlot(
+            MapEntry<K, N, UK, UV> entry, UK userKey, MapEntry.Slot<UV> slot, long serialized) {
+        synchronized (entry) { // queries look at the slots
+            entry.slots.put(userKey, slot);
+        }
+        charge(entry, chargeOf(entry) + SLOT_BYTES + SizeEstimate.heap(serialized));
+    }
+
+    private long read(MapEntry<K, N, UK, UV> entry, UK userKey, MapEntry.Slot<UV> slot)
+            throws IOException, InterruptedException {
+        DataOutputSerializer key = state.codec(true).startKey(entry.key(), entry.namespace());
+        keySerializer.serialize(userKey, key);
+        EntryBatch row = state.readRow(entry.group(), key.getSharedBuffer(), key.length());
+        slot.absentInStore = row == null;
+        slot.present = row != null;
+        if (row == null) {
+            return 0;
+        }
+        DataInputDeserializer in =
+                state.codec(true).input(row.valueData(), row.valueOffset(0), row.valueLength(0));
+        slot.value = readValue(in);
+        sizes.learn(row.valueLength(0));
+        return row.valueLength(0);
+    }
+
+    UV readValue(DataInputDeserializer in) throws IOException {
+        return in.readBoolean() ? null : valueSerializer.deserialize(in);
+    }
+
+    void put(MapEntry<K, N, UK, UV> entry, UK userKey, UV value)
+            throws IOException, InterruptedException {
+        change(entry, userKey, value, true);
+    }
+
+    void remove(MapEntry<K, N, UK, UV> entry, UK userKey) throws IOException, InterruptedException {
+        MapEntry.Slot<UV> slot = entry.slots.get(userKey);
+        boolean nothingThere = slot == null ? entry.complete : !slot.present && slot.absentInStore;
+        if (!nothingThere) {
+            change(entry, userKey, null, false);
+        }
+    }
+
+    private void change(MapEntry<K, N, UK, UV> entry, UK userKey, UV value, boolean present)
+            throws IOException, InterruptedException {
+        touch(entry);
+        long serialized = measure(value);
+        MapEntry.Slot<UV> slot = entry.slots.get(userKey);
+        if (slot == null) {
+            slot = new MapEntry.Slot<>();
+            slot.absentInStore = entry.complete;
+            addSlot(entry, userKey, slot, serialized);
+        }
+        slot.value = value;
+        slot.present = present;
+        boolean newly = !slot.changed;
+        if (newly) {
+            slot.changed = true;
+            entry.changed.add(userKey);
+        }
+        noteChange(entry, newly ? serialized + 32 : 0);
+    }
+
+    private void noteChange(MapEntry<K, N, UK, UV> entry, long bytes)
+            throws IOException, InterruptedException {
+        boolean wasDirty = isDirty(entry);
+        markDirty(entry, bytes);
+        if (wasDirty && bytes > 0) {
+            writeBehind().noteDirty(bytes);
+        }
+    }
+
+    private long measure(UV value) throws IOException {
+        if (value == null) {
+            return 1;
+        }
+        if (!sizes.wantsSample()) {
+            return sizes.serialized();
+        }
+        DataOutputSerializer out = state.codec(true).startValue();
+        valueSerializer.serialize(value, out);
+        sizes.learn(out.length());
+        return out.length();
+    }
+
+    void clear(MapEntry<K, N, UK, UV> entry) throws IOException, InterruptedException {
+        if (entry.complete && entry.slots.isEmpty() && !entry.cleared) {
+            return;
+        }
+        touch(entry);
+        if (entry.complete && entry.slots.size() <= CLEAR_ROW_BY_ROW) {
+            for (UK userKey : new ArrayList<>(entry.slots.keySet())) {
+                remove(entry, userKey);
+            }
+            return;
+        }
+        synchronized (entry) {
+            entry.slots.clear();
+        }
+        entry.changed.clear();
+        entry.cleared = true;
+        entry.complete = true;
+        noteChange(entry, 32);
+        charge(entry, SizeEstimate.heap(0));
+    }
+
+    /**
+     * Reads all rows of a map that is not complete, if it is not too large.
+     *
+     * @return whether the entry is complete now
+     */
+    boolean complete(MapEntry<K, N, UK, UV> entry) throws IOException, InterruptedException {
+        if (entry.complete) {
+            return true;
+        }
+        if (inFlight(entry) || isDirty(entry)) {
+            writeBehind().awaitSealed(); // what was taken from the slots must be in the store
+        }
+        RowScan rows = scan(entry);
+        int seen = 0;
+        while (rows.next()) {
+            seen += rows.page().size();
+            if (seen > KEEP_ROWS) {
+                return false;
+            }
+            for (int i = 0; i < rows.page().size(); i++) {
+                addStored(entry, rows.page(), i);
+            }
+        }
+        entry.complete = true;
+        return true;
+    }
+
+    /** Remembers a scanned row unless something newer is known. */
+    private void addStored(MapEntry<K, N, UK, UV> entry, EntryBatch page, int i)
+            throws IOException {
+        UK userKey = userKey(page, i);
+        if (!entry.slots.containsKey(userKey)) {
+            MapEntry.Slot<UV> slot = new MapEntry.Slot<>();
+            slot.present = true;
+            slot.value = value(page, i);
+            sizes.learn(page.valueLength(i));
+            addSlot(entry, userKey, slot, page.valueLength(i));
+        }
+    }
+
+    /** Caches a scanned row of a large map, in the entry that is cached now; returns its map key. */
+    UK remember(MapEntry<K, N, UK, UV> map, EntryBatch page, int i)
+            throws IOException, InterruptedException {
+        UK userKey = userKey(page, i);
+        addStored(entry(map.key(), map.namespace(), map.group()), page, i);
+        return userKey;
+    }
+
+    /** All rows of a map, as the store has them. */
+    RowScan scan(MapEntry<K, N, UK, UV> entry) throws IOException {
+        byte[] prefix = state.codec(true).keyBytes(entry.key(), entry.namespace());
+        return new RowScan(
+                state.context().session(),
+                ScanRequest.byGroup(state.wireIndex(), entry.group(), entry.group())
+                        .withPrefix(prefix));
+    }
+
+    UK userKey(EntryBatch page, int i) throws IOException {
+        RowCodec<K, N> codec = state.codec(true);
+        DataInputDeserializer in =
+                codec.input(page.keyData(), page.keyOffset(i), page.keyLength(i));
+        codec.readKey(in);
+        codec.readNamespace(in);
+        return keySerializer.deserialize(in);
+    }
+
+    UV value(EntryBatch page, int i) throws IOException {
+        return readValue(
+                state.codec(true)
+                        .input(page.valueData(), page.valueOffset(i), page.valueLength(i)));
+    }
+
+    @Override
+    protected boolean mayBeStored(MapEntry<K, N, UK, UV> entry) {
+        if (!entry.complete) {
+            return true;
+        }
+        for (MapEntry.Slot<UV> slot : entry.slots.values()) {
+            if (!slot.absentInStore) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    @Override
+    protected void write(MapEntry<K, N, UK, UV> entry, WriteSink sink, boolean byTask)
+            throws IOException, InterruptedException {
+        RowCodec<K, N> codec = state.codec(byTask);
+        DataOutputSerializer key = codec.startKey(entry.key(), entry.namespace());
+        int prefixLength = key.length();
+        if (entry.cleared) {
+            sink.add(
+                    state.wireIndex(),
+                    entry.group(),
+                    EntryBatch.OP_DELETE_PREFIX,
+                    key.getSharedBuffer(),
+                    0,
+                    prefixLength,
+                    NOTHING,
+                    0,
+                    0);
+            entry.cleared = false;
+        }
+        for (UK userKey : entry.changed) {
+            MapEntry.Slot<UV> slot = entry.slots.get(userKey);
+            key.setPosition(prefixLength);
+            writeSlot(entry, userKey, slot, codec, sink, byTask);
+            slot.changed = false;
+            slot.absentInStore = !slot.present;
+        }
+        entry.changed = new ArrayList<>();
+        if (byTask) {
+            dropAbsent(entry);
+        }
+    }
+
+    /** In a complete map, keys without a value need no slot. Not for the flusher: the task may look. */
+    private void dropAbsent(MapEntry<K, N, UK, UV> entry) {
+        if (entry.complete) {
+            synchronized (entry) {
+                entry.slots.values().removeIf(slot -> !slot.present && !slot.changed);
+            }
+        }
+    }
+
+    private void writeSlot(
+            MapEntry<K, N, UK, UV> entry,
+            UK userKey,
+            MapEntry.Slot<UV> slot,
+            RowCodec<K, N> codec,
+            WriteSink sink,
+            boolean byTask)
+            throws IOException, InterruptedException {
+        if (!slot.present && slot.absentInStore) {
+            return; // came and went between two flushes
+        }
+        DataOutputSerializer key = codec.key();
+        (byTask ? keySerializer : flusherKeySerializer).serialize(userKey, key);
+        DataOutputSerializer out = codec.startValue();
+        if (slot.present) {
+            out.writeBoolean(slot.value == null);
+            if (slot.value != null) {
+                (byTask ? valueSerializer : flusherValueSerializer).serialize(slot.value, out);
+            }
+        }
+        sink.add(
+                state.wireIndex(),
+                entry.group(),
+                slot.present ? EntryBatch.OP_PUT : EntryBatch.OP_DELETE,
+                key.getSharedBuffer(),
+                0,
+                key.length(),
+                out.getSharedBuffer(),
+                0,
+                out.length());
+    }
+
+    /** The present slots of an entry that is not null, or null if it is not complete. Any thread. */
+    List<Map.Entry<UK, UV>> snapshotForQuery(K key, N namespace) {
+        MapEntry<K, N, UK, UV> entry = peek(key, namespace);
+        if (entry == null) {
+            return null;
+        }
+        synchronized (entry) {
+            if (!entry.complete) {
+                return null;
+            }
+            List<Map.Entry<UK, UV>> present = new ArrayList<>();
+            entry.slots.forEach(
+                    (userKey, slot) -> {
+                        if (slot.present) {
+                            present.add(
+                                    new AbstractMap.SimpleEntry<>(userKey, slot.value));
+                        }
+                    });
+            return present;
+        }
+    }
+}

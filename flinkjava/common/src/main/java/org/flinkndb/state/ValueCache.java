@@ -1,0 +1,174 @@
+package org.flinkndb.state;
+
+import org.apache.flink.api.common.typeutils.TypeSerializer;
+import org.apache.flink.core.memory.DataOutputSerializer;
+
+import org.flinkndb.cache.EntryCache;
+import org.flinkndb.cache.WriteSink;
+import org.flinkndb.client.EntryBatch;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+
+/** The cache of a state with one value for each key and namespace: value, reducing, aggregating. */
+final class ValueCache<K, N, V> extends EntryCache<K, N, ValueEntry<K, N, V>> {
+    private static final byte[] NOTHING = new byte[0];
+
+    private final AbstractNdbState<K, N, V> state;
+    private final SizeEstimate sizes = new SizeEstimate();
+    private TypeSerializer<V> serializer;
+    private volatile TypeSerializer<V> flusherSerializer;
+    private boolean immutable;
+
+    ValueCache(AbstractNdbState<K, N, V> state, boolean storeUnknown) {
+        super(state.context().writeBehind(), state.context().cacheAccount(), storeUnknown);
+        this.state = state;
+        reconfigure();
+    }
+
+    /** Takes over the state's serializer. */
+    void reconfigure() {
+        serializer = state.getValueSerializer();
+        flusherSerializer = serializer.duplicate();
+        immutable = serializer.isImmutableType();
+    }
+
+    void forget() {
+        clearCache();
+    }
+
+    List<CacheVisitor.Address<K, N>> addresses() {
+        List<CacheVisitor.Address<K, N>> addresses = new ArrayList<>(cachedEntries());
+        forEach(e -> addresses.add(new CacheVisitor.Address<>(e.key(), e.namespace())));
+        return addresses;
+    }
+
+    /** The value, or null. The caller may change it if it gives it back by {@link #put}. */
+    V get(K key, N namespace, int group) throws IOException, InterruptedException {
+        ValueEntry<K, N, V> entry = load(key, namespace, group);
+        if (!immutable) {
+            touch(entry);
+        }
+        return entry.value;
+    }
+
+    /** Sets the value, or removes it (null). Never reads. */
+    void put(K key, N namespace, int group, V value) throws IOException, InterruptedException {
+        int hash = hash(key, namespace);
+        ValueEntry<K, N, V> entry = find(key, namespace, hash);
+        if (entry == null) {
+            entry = new ValueEntry<>(key, namespace, hash, group);
+            entry.absentInStore = knownAbsent(hash);
+            insert(entry, SizeEstimate.heap(sizes.serialized()));
+        } else {
+            touch(entry);
+        }
+        entry.value = value;
+        long serialized = measure(value);
+        markDirty(entry, serialized + 32);
+        charge(entry, SizeEstimate.heap(serialized));
+    }
+
+    private long measure(V value) throws IOException {
+        if (value == null) {
+            return 0;
+        }
+        if (sizes.wantsSample()) {
+            DataOutputSerializer out = state.codec(true).startValue();
+            serializer.serialize(value, out);
+            sizes.learn(out.length());
+            return out.length();
+        }
+        return sizes.serialized();
+    }
+
+    private ValueEntry<K, N, V> load(K key, N namespace, int group)
+            throws IOException, InterruptedException {
+        int hash = hash(key, namespace);
+        ValueEntry<K, N, V> entry = find(key, namespace, hash);
+        if (entry != null) {
+            return entry;
+        }
+        entry = new ValueEntry<>(key, namespace, hash, group);
+        long serialized = 0;
+        entry.absentInStore = knownAbsent(hash);
+        if (!entry.absentInStore) {
+            EntryBatch row = state.readRow(key, namespace, group);
+            if (row == null) {
+                entry.absentInStore = true;
+            } else {
+                serialized = row.valueLength(0);
+                entry.value =
+                        serializer.deserialize(
+                                state.codec(true)
+                                        .input(
+                                                row.valueData(),
+                                                row.valueOffset(0),
+                                                row.valueLength(0)));
+                sizes.learn(serialized);
+            }
+        }
+        insert(entry, SizeEstimate.heap(serialized));
+        return entry;
+    }
+
+    @Override
+    protected boolean mayBeStored(ValueEntry<K, N, V> entry) {
+        return !entry.absentInStore;
+    }
+
+    @Override
+    protected void write(ValueEntry<K, N, V> entry, WriteSink sink, boolean byTask)
+            throws IOException, InterruptedException {
+        if (entry.value == null && entry.absentInStore) {
+            return; // came and went between two flushes
+        }
+        RowCodec<K, N> codec = state.codec(byTask);
+        DataOutputSerializer key = codec.startKey(entry.key(), entry.namespace());
+        if (entry.value == null) {
+            sink.add(
+                    state.wireIndex(),
+                    entry.group(),
+                    EntryBatch.OP_DELETE,
+                    key.getSharedBuffer(),
+                    0,
+                    key.length(),
+                    NOTHING,
+                    0,
+                    0);
+        } else {
+            DataOutputSerializer out = codec.startValue();
+            (byTask ? serializer : flusherSerializer).serialize(entry.value, out);
+            sink.add(
+                    state.wireIndex(),
+                    entry.group(),
+                    EntryBatch.OP_PUT,
+                    key.getSharedBuffer(),
+                    0,
+                    key.length(),
+                    out.getSharedBuffer(),
+                    0,
+                    out.length());
+        }
+        entry.absentInStore = entry.value == null;
+    }
+
+    /** For queries, by any thread. */
+    byte[] serialized(
+            K key, N namespace, int group, RowCodec<K, N> codec, TypeSerializer<V> safeSerializer)
+            throws IOException, InterruptedException {
+        ValueEntry<K, N, V> entry = peek(key, namespace);
+        if (entry == null) {
+            return state.readForQuery(group, codec.keyBytes(key, namespace));
+        }
+        synchronized (entry) {
+            if (entry.value == null) {
+                return null;
+            }
+            DataOutputSerializer out = codec.startValue();
+            safeSerializer.serialize(entry.value, out);
+            return out.getCopyOfBuffer();
+        }
+    }
+}
