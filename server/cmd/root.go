@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/flinkndb/flinkndb/server/bench"
 )
 
 // Exit codes of the binary.
@@ -64,7 +66,7 @@ func newRootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err.Error()} })
 	root.AddCommand(newServeCommand(), newStatusCommand(), newSpacesCommand(), newSessionsCommand(),
-		newSnapshotsCommand(), newGCCommand(), newVersionCommand())
+		newSnapshotsCommand(), newGCCommand(), newSchemaCommand(), bench.NewCommand(), newVersionCommand())
 	return root
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -33,8 +34,10 @@ const (
 // host is one MySQL server.
 type host struct {
 	address string
-	db      *sql.DB
-	aux     *sql.DB
+	connect driver.Connector
+	db      *sql.DB // reads and single statements
+	updates *sql.DB // transactions: a session of it always has one open, its first statement begins it
+	aux     *sql.DB // see auxConnections
 	// downUntil is a Unix time in nanoseconds: before it the host is used only if all are down.
 	downUntil atomic.Int64
 }
@@ -56,7 +59,13 @@ func openHosts(cfg *config) (*hosts, error) {
 		if err != nil {
 			return nil, err
 		}
-		hs.all = append(hs.all, &host{address: address, db: openPool(connect, cfg.pool), aux: openPool(connect, auxConnections)})
+		updates, err := newConnector(cfg, address, cfg.database, tlsConf)
+		if err != nil {
+			return nil, err
+		}
+		updates.setup = append(updates.setup, "SET SESSION autocommit = 0")
+		hs.all = append(hs.all, &host{address: address, connect: connect, db: openPool(connect, cfg.pool),
+			updates: openPool(updates, cfg.pool), aux: openPool(connect, auxConnections)})
 	}
 	return hs, nil
 }
@@ -92,17 +101,12 @@ func (h *host) markDown() { h.downUntil.Store(time.Now().Add(downFor).UnixNano()
 
 func (hs *hosts) close() error {
 	var wg sync.WaitGroup
-	errs := make([]error, 2*len(hs.all))
+	errs := make([]error, len(hs.all))
 	for i, h := range hs.all {
-		wg.Go(func() { errs[2*i], errs[2*i+1] = h.db.Close(), h.aux.Close() })
+		wg.Go(func() { errs[i] = errors.Join(h.db.Close(), h.updates.Close(), h.aux.Close()) })
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // connector opens connections and prepares their sessions.
@@ -123,6 +127,8 @@ func newConnector(cfg *config, address, database string, tlsConf *tls.Config) (*
 	c.Collation = "binary"
 	// The store checks statement sizes against the server's limit itself.
 	c.MaxAllowedPacket = 1 << 30
+	// A transaction's mark and its COMMIT go in one round trip.
+	c.MultiStatements = true
 	// The driver's own log lines about broken connections say nothing that errors do not.
 	c.Logger = &mysql.NopLogger{}
 	inner, err := mysql.NewConnector(c)
@@ -138,7 +144,7 @@ func sessionSetup(engine Engine) []string {
 		"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 		// The literals of this package rely on backslash escapes; lossy conversions must fail. The
 		// commented parts are for MySQL 8 and for MariaDB: long IN lists must stay look-ups by key.
-		fmt.Sprintf("SET SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION autocommit = 1, SESSION wait_timeout = %d"+
+		fmt.Sprintf("SET SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION wait_timeout = %d"+
 			" /*!80000 , SESSION range_optimizer_max_mem_size = 0, SESSION information_schema_stats_expiry = 0 */"+
 			" /*M!100300 , SESSION in_predicate_conversion_threshold = 0 */", int(sessionTimeout/time.Second)),
 	}

@@ -28,7 +28,7 @@ var errUnknownOutcome = errors.New("it is not known whether the transaction was 
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) (store.Commit, error) {
 	began := time.Now()
 	err := s.withRetry(ctx, "update", func(ctx context.Context, h *host) error {
-		return s.withSession(ctx, h.db, func(c *session) error { return s.transact(c, h, fn) })
+		return s.withSession(ctx, h.updates, func(c *session) error { return s.transact(c, h, fn) })
 	})
 	if err != nil {
 		return nil, err
@@ -37,11 +37,8 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) (store.Comm
 	return s.durability.committed(), nil
 }
 
-// transact runs fn in one transaction on one connection.
+// transact runs fn in one transaction on one connection of host.updates.
 func (s *Store) transact(c *session, h *host, fn func(store.Tx) error) error {
-	if _, err := c.exec("START TRANSACTION"); err != nil {
-		return err
-	}
 	ended := false
 	defer func() {
 		if !ended { // fn panicked
@@ -101,11 +98,7 @@ func (s *Store) commit(c *session, wrote bool) error {
 	mark := s.marks.take()
 	known := true
 	defer func() { s.marks.giveBack(mark, known) }()
-	if _, err := c.exec(mark.statement(s.writer)); err != nil {
-		c.rollback()
-		return err
-	}
-	_, err := c.exec("COMMIT")
+	_, err := c.exec(mark.statement(s.writer) + "; COMMIT")
 	if err == nil {
 		return nil
 	}
