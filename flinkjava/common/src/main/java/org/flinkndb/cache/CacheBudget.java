@@ -16,10 +16,10 @@ public final class CacheBudget {
         this.totalBytes = totalBytes;
     }
 
-    /** Opens the account of one backend. */
-    public Account open() {
+    /** Opens the account of one backend; {@code onClose} runs once, when it is closed. */
+    public Account open(Runnable onClose) {
         accounts.incrementAndGet();
-        return new Account();
+        return new Account(onClose);
     }
 
     /** Something that can let go of what it has cached. */
@@ -34,10 +34,15 @@ public final class CacheBudget {
     /** One backend's part. For the task thread, except {@link #close}. */
     public final class Account {
         private final List<Evictable> caches = new ArrayList<>();
+        private final Runnable onClose;
         private long used;
+        private long hits;
+        private long misses;
         private boolean closed;
 
-        private Account() {}
+        private Account(Runnable onClose) {
+            this.onClose = onClose;
+        }
 
         public void register(Evictable cache) {
             caches.add(cache);
@@ -46,6 +51,23 @@ public final class CacheBudget {
         /** Notes bytes that were cached (or, negative, let go). */
         public void add(long bytes) {
             used += bytes;
+        }
+
+        /** Counts a look-up. */
+        void count(boolean hit) {
+            if (hit) {
+                hits++;
+            } else {
+                misses++;
+            }
+        }
+
+        public long hits() {
+            return hits;
+        }
+
+        public long misses() {
+            return misses;
         }
 
         public long usedBytes() {
@@ -85,6 +107,7 @@ public final class CacheBudget {
             if (!closed) {
                 closed = true;
                 accounts.decrementAndGet();
+                onClose.run();
             }
         }
     }

@@ -67,9 +67,11 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
         for (CacheEntry<K, N> e = table[hash & (table.length - 1)]; e != null; e = e.next) {
             if (e.is(key, namespace, hash)) {
                 e.used = true;
+                account.count(true);
                 return (E) e;
             }
         }
+        account.count(false);
         return null;
     }
 

@@ -134,7 +134,7 @@ final class NdbListState<K, N, E> extends AbstractNdbState<K, N, List<E>>
                 out.write(DELIMITER);
             }
             first = false;
-            context().valueMigration().migrate(elementSerializer(from), elementSerializer(to), in, out);
+            context().serializers().migrate(elementSerializer(from), elementSerializer(to), in, out);
             if (in.available() > 0) {
                 in.readByte();
             }

@@ -188,7 +188,7 @@ final class NdbMapState<K, N, UK, UV> extends AbstractNdbState<K, N, Map<UK, UV>
         out.writeBoolean(isNull);
         if (!isNull) {
             context()
-                    .valueMigration()
+                    .serializers()
                     .migrate(
                             ((MapSerializer<UK, UV>) from).getValueSerializer(),
                             ((MapSerializer<UK, UV>) to).getValueSerializer(),

@@ -36,6 +36,6 @@ public interface StateContext<K> {
 
     CacheBudget.Account cacheAccount();
 
-    /** How values are migrated in this Flink line. */
-    ValueMigration valueMigration();
+    /** What depends on the Flink line when serializers change. */
+    SerializerSupport serializers();
 }

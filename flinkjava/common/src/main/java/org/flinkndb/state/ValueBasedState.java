@@ -59,7 +59,7 @@ abstract class ValueBasedState<K, N, V> extends AbstractNdbState<K, N, V> {
             DataInputDeserializer in,
             DataOutputSerializer out)
             throws IOException {
-        context().valueMigration().migrate(from, to, in, out);
+        context().serializers().migrate(from, to, in, out);
     }
 
     @Override

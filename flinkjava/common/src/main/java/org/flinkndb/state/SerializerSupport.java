@@ -3,11 +3,12 @@ package org.flinkndb.state;
 import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
+import org.apache.flink.util.StateMigrationException;
 
 import java.io.IOException;
 
-/** Rewrites one serialized value from an old serializer to a new one. Differs between Flink lines. */
-public interface ValueMigration {
+/** What differs between Flink lines when values change their serializer. */
+public interface SerializerSupport {
     /** Reads one value (list element, map value) from {@code in} and writes it to {@code out}. */
     <V> void migrate(
             TypeSerializer<V> from,
@@ -15,4 +16,8 @@ public interface ValueMigration {
             DataInputDeserializer in,
             DataOutputSerializer out)
             throws IOException;
+
+    /** Refuses a migration that {@link #migrate} cannot do. */
+    void checkMigration(TypeSerializer<?> from, TypeSerializer<?> to)
+            throws StateMigrationException;
 }

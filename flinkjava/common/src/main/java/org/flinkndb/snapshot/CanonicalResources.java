@@ -1,0 +1,77 @@
+package org.flinkndb.snapshot;
+
+import org.apache.flink.api.common.typeutils.TypeSerializer;
+import org.apache.flink.runtime.state.FullSnapshotResources;
+import org.apache.flink.runtime.state.KeyGroupRange;
+import org.apache.flink.runtime.state.KeyValueStateIterator;
+import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
+import org.apache.flink.runtime.state.StreamCompressionDecorator;
+import org.apache.flink.runtime.state.metainfo.StateMetaInfoSnapshot;
+
+import org.flinkndb.backend.BackendCore;
+import org.flinkndb.client.SnapshotClient;
+import org.flinkndb.client.SnapshotKind;
+
+import java.io.IOException;
+import java.util.List;
+
+/**
+ * What Flink writes a canonical savepoint from: a snapshot that is taken for it, read back from the
+ * server while the job goes on, and released afterwards.
+ */
+public final class CanonicalResources<K> implements FullSnapshotResources<K> {
+    private final BackendCore<K> core;
+    private final PendingSnapshot pending;
+    private final List<StateMetaInfoSnapshot> metaInfos;
+    private final List<RegisteredKeyValueStateBackendMetaInfo<?, ?>> keyValueStates;
+    private final StreamCompressionDecorator compression;
+
+    public CanonicalResources(BackendCore<K> core, StreamCompressionDecorator compression)
+            throws IOException {
+        this.core = core;
+        this.compression = compression;
+        this.metaInfos = core.metaInfoSnapshots();
+        this.keyValueStates = core.keyValueMetaInfos();
+        this.pending = NdbSnapshotStrategy.begin(core, -1, SnapshotKind.EXPORT);
+    }
+
+    @Override
+    public List<StateMetaInfoSnapshot> getMetaInfoSnapshots() {
+        return metaInfos;
+    }
+
+    @Override
+    public KeyValueStateIterator createKVStateIterator() throws IOException {
+        try {
+            core.session().await(pending.taken());
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IOException("Interrupted while a savepoint was taken.", e);
+        }
+        return new CanonicalIterator(
+                new SnapshotClient(core.settings()).read(pending.id()),
+                metaInfos,
+                keyValueStates,
+                core.numberOfKeyGroups());
+    }
+
+    @Override
+    public KeyGroupRange getKeyGroupRange() {
+        return core.keyGroupRange();
+    }
+
+    @Override
+    public TypeSerializer<K> getKeySerializer() {
+        return core.keySerializer();
+    }
+
+    @Override
+    public StreamCompressionDecorator getStreamCompressionDecorator() {
+        return compression;
+    }
+
+    @Override
+    public void release() {
+        pending.release();
+    }
+}

@@ -1,0 +1,82 @@
+package org.flinkndb.snapshot;
+
+import org.apache.flink.core.fs.CloseableRegistry;
+import org.apache.flink.core.fs.Path;
+import org.apache.flink.runtime.checkpoint.CheckpointOptions;
+import org.apache.flink.runtime.state.CheckpointStreamFactory;
+import org.apache.flink.runtime.state.KeyGroupRangeOffsets;
+import org.apache.flink.runtime.state.KeyGroupsStateHandle;
+import org.apache.flink.runtime.state.KeyedStateHandle;
+import org.apache.flink.runtime.state.SnapshotResult;
+import org.apache.flink.runtime.state.SnapshotStrategy;
+import org.apache.flink.runtime.state.filesystem.FileStateHandle;
+
+import org.flinkndb.backend.BackendCore;
+import org.flinkndb.client.SnapshotClient;
+import org.flinkndb.client.SnapshotKind;
+import org.flinkndb.client.SnapshotStats;
+import org.flinkndb.client.StateSession;
+
+import java.io.IOException;
+import java.util.UUID;
+import java.util.concurrent.CancellationException;
+
+/**
+ * Checkpoints and native savepoints. The synchronous part ends the epoch, which takes constant time;
+ * its changes and then the request for the snapshot are sent in the background, whether or not Flink
+ * starts the asynchronous part, which only waits.
+ */
+public final class NdbSnapshotStrategy<K>
+        implements SnapshotStrategy<KeyedStateHandle, PendingSnapshot> {
+    private final BackendCore<K> core;
+    private final SnapshotKind kind;
+
+    public NdbSnapshotStrategy(BackendCore<K> core, SnapshotKind kind) {
+        this.core = core;
+        this.kind = kind;
+    }
+
+    @Override
+    public PendingSnapshot syncPrepareResources(long checkpointId) throws IOException {
+        return begin(core, checkpointId, kind);
+    }
+
+    static PendingSnapshot begin(BackendCore<?> core, long checkpointId, SnapshotKind kind)
+            throws IOException {
+        String id = UUID.randomUUID().toString();
+        byte[] schema = core.schema();
+        StateSession session = core.session();
+        return new PendingSnapshot(
+                id,
+                core.writeBehind()
+                        .barrier(
+                                epoch ->
+                                        session.takeSnapshot(
+                                                id, epoch, checkpointId, kind, schema)),
+                new SnapshotClient(core.settings()));
+    }
+
+    @Override
+    public SnapshotResultSupplier<KeyedStateHandle> asyncSnapshot(
+            PendingSnapshot pending,
+            long checkpointId,
+            long timestamp,
+            CheckpointStreamFactory streamFactory,
+            CheckpointOptions options) {
+        return registry -> await(pending, registry);
+    }
+
+    private SnapshotResult<KeyedStateHandle> await(
+            PendingSnapshot pending, CloseableRegistry registry)
+            throws IOException, InterruptedException {
+        SnapshotStats stats = core.session().await(pending.taken());
+        Path path = new Path(core.session().snapshotUri(pending.id()));
+        if (registry.isClosed() || !pending.handOver()) {
+            throw new CancellationException("snapshot cancelled");
+        }
+        return SnapshotResult.of(
+                new KeyGroupsStateHandle(
+                        new KeyGroupRangeOffsets(core.keyGroupRange()),
+                        new FileStateHandle(path, stats.deltaBytes())));
+    }
+}

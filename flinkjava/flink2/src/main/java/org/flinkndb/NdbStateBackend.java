@@ -1,0 +1,80 @@
+package org.flinkndb;
+
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.configuration.IllegalConfigurationException;
+import org.apache.flink.configuration.ReadableConfig;
+import org.apache.flink.core.execution.SavepointFormatType;
+import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
+import org.apache.flink.runtime.state.AbstractStateBackend;
+import org.apache.flink.runtime.state.BackendBuildingException;
+import org.apache.flink.runtime.state.ConfigurableStateBackend;
+import org.apache.flink.runtime.state.DefaultOperatorStateBackendBuilder;
+import org.apache.flink.runtime.state.OperatorStateBackend;
+
+import org.flinkndb.config.NdbSettings;
+
+import java.io.IOException;
+
+/** The state backend for Flink 2.x: keyed state in a state server, operator state as Flink's own. */
+public final class NdbStateBackend extends AbstractStateBackend
+        implements ConfigurableStateBackend {
+    private static final long serialVersionUID = 1L;
+
+    private final NdbSettings settings;
+
+    /** With the default configuration. */
+    public NdbStateBackend() {
+        settings = NdbSettings.fromConfig(new Configuration());
+    }
+
+    private NdbStateBackend(NdbStateBackend original, ReadableConfig config) {
+        settings = NdbSettings.fromConfig(config);
+        latencyTrackingConfigBuilder = original.latencyTrackingConfigBuilder.configure(config);
+        sizeTrackingConfigBuilder = original.sizeTrackingConfigBuilder.configure(config);
+    }
+
+    @Override
+    public NdbStateBackend configure(ReadableConfig config, ClassLoader classLoader)
+            throws IllegalConfigurationException {
+        return new NdbStateBackend(this, config);
+    }
+
+    @Override
+    public <K> AbstractKeyedStateBackend<K> createKeyedStateBackend(
+            KeyedStateBackendParameters<K> parameters) throws IOException {
+        return new NdbKeyedStateBackendBuilder<>(
+                        settings,
+                        parameters,
+                        latencyTrackingConfigBuilder
+                                .setMetricGroup(parameters.getMetricGroup())
+                                .build(),
+                        sizeTrackingConfigBuilder
+                                .setMetricGroup(parameters.getMetricGroup())
+                                .build(),
+                        getCompressionDecorator(parameters.getEnv().getExecutionConfig()))
+                .build();
+    }
+
+    @Override
+    public OperatorStateBackend createOperatorStateBackend(
+            OperatorStateBackendParameters parameters) throws BackendBuildingException {
+        return new DefaultOperatorStateBackendBuilder(
+                        parameters.getEnv().getUserCodeClassLoader().asClassLoader(),
+                        parameters.getEnv().getExecutionConfig(),
+                        true,
+                        parameters.getStateHandles(),
+                        parameters.getCancelStreamRegistry())
+                .build();
+    }
+
+    /** Snapshots do not depend on each other. */
+    @Override
+    public boolean supportsNoClaimRestoreMode() {
+        return true;
+    }
+
+    @Override
+    public boolean supportsSavepointFormat(SavepointFormatType formatType) {
+        return true;
+    }
+}
