@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -309,6 +310,24 @@ func (c *Cluster) KillMySQL(n int) error {
 		return err
 	}
 	return p.kill()
+}
+
+// PauseMySQL stops SQL node n without ending it: it neither answers nor closes connections.
+func (c *Cluster) PauseMySQL(n int) error {
+	p, err := c.sqlNode(n)
+	if err != nil {
+		return err
+	}
+	return p.signal(syscall.SIGSTOP)
+}
+
+// ResumeMySQL lets a paused SQL node go on.
+func (c *Cluster) ResumeMySQL(n int) error {
+	p, err := c.sqlNode(n)
+	if err != nil {
+		return err
+	}
+	return p.signal(syscall.SIGCONT)
 }
 
 // StartMySQL starts a killed SQL node and waits until it serves NDB tables.

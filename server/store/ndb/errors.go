@@ -59,6 +59,7 @@ const (
 	erLockTableFull       = 1206
 	erDeadlock            = 1213
 	erSpecificAccess      = 1227
+	erUnknownVariable     = 1193
 	erTooManyUserConns    = 1226
 	erUnknownEngine       = 1286
 	erOptionPrevents      = 1290
@@ -113,6 +114,7 @@ var hints = map[int]string{
 	erAccessDenied:       "check user and password (" + passwordVariable + " or the option password-file)",
 	erDBAccessDenied:     "the account needs SELECT, INSERT, UPDATE, DELETE on the database, and CREATE unless the tables exist ('flinkndb schema' prints them)",
 	erTableAccessDenied:  "the account needs SELECT, INSERT, UPDATE, DELETE on the database, and CREATE unless the tables exist ('flinkndb schema' prints them)",
+	erUnknownVariable:    "the MySQL server was built or started without NDB: start it with --ndbcluster, or use engine=innodb",
 	erUnknownEngine:      "the MySQL server was built or started without NDB: start it with --ndbcluster, or use engine=innodb",
 	erNoSuchTable:        "somebody removed FlinkNDB's tables while the server ran: restart it, jobs then restore what is left",
 	erPacketTooLarge:     "somebody lowered max_allowed_packet while the server ran: restart the server",

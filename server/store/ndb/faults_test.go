@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/flinkndb/flinkndb/server/store"
 	cluster "github.com/flinkndb/flinkndb/tests/ndb"
 )
@@ -200,6 +203,22 @@ func TestKilledMySQLServer(t *testing.T) {
 	l.finish(t)
 }
 
+// TestHungMySQLServer: a server that neither answers nor closes its connections is given up.
+func TestHungMySQLServer(t *testing.T) {
+	c := startCluster(t, cluster.Options{MySQLServers: 2, DataMemory: "256M"})
+	l := startLoad(t, openTest(t, c.URL()))
+	l.await(t)
+	if err := c.PauseMySQL(1); err != nil {
+		t.Fatal(err)
+	}
+	l.await(t)
+	if err := c.ResumeMySQL(1); err != nil {
+		t.Fatal(err)
+	}
+	l.await(t)
+	l.finish(t)
+}
+
 // TestTwoServers has two stores, as two FlinkNDB servers have them, work on the same records.
 func TestTwoServers(t *testing.T) {
 	for _, e := range engines {
@@ -252,7 +271,11 @@ func TestLostCommitAnswers(t *testing.T) {
 			}
 		}
 		l.finish(t)
-		t.Logf("%d connections killed", kills)
+		done, undone := counted(t, s.metrics.outcomes, "done"), counted(t, s.metrics.outcomes, "undone")
+		t.Logf("%d connections killed; of commits without an answer %v were done, %v were not", kills, done, undone)
+		if done+undone == 0 {
+			t.Error("no COMMIT lost its answer: the test shows nothing")
+		}
 	})
 }
 
@@ -414,4 +437,14 @@ func TestReplicatedLossIsInOrder(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d records survived", len(records), last+1)
+}
+
+// counted returns a counter's value.
+func counted(t testing.TB, c *prometheus.CounterVec, labels ...string) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := c.WithLabelValues(labels...).Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
 }

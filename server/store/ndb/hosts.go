@@ -18,7 +18,7 @@ import (
 const (
 	dialTimeout = 5 * time.Second
 	// ioTimeout ends a wait for a server that neither answers nor closes the connection.
-	ioTimeout = time.Minute
+	ioTimeout = 20 * time.Second
 	// sessionTimeout is how long the MySQL server keeps the session, and with it the locks, of a
 	// FlinkNDB server that died without closing the connection.
 	sessionTimeout = 60 * time.Second

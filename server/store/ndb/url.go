@@ -80,6 +80,9 @@ func parseURL(raw string) (config, error) {
 	if cfg.engine == EngineInnoDB && cfg.durability == DurabilityDisk {
 		return cfg, fmt.Errorf("store URL: option durability: disk is for engine=ndb; with innodb every commit is on the server's disk (innodb_flush_log_at_trx_commit=1)")
 	}
+	if cfg.engine == EngineInnoDB && len(cfg.addresses) > 1 {
+		return cfg, fmt.Errorf("store URL: %d hosts; with engine=innodb only one is allowed, since only NDB has the same data behind every MySQL server", len(cfg.addresses))
+	}
 	if err := cfg.tls.validate(); err != nil {
 		return cfg, err
 	}
