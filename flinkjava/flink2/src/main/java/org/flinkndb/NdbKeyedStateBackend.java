@@ -31,7 +31,7 @@ import org.flinkndb.backend.BackendCore;
 import org.flinkndb.client.SnapshotKind;
 import org.flinkndb.snapshot.CanonicalResources;
 import org.flinkndb.snapshot.NdbSnapshotStrategy;
-import org.flinkndb.state.NdbState;
+import org.flinkndb.state.StateKeys;
 
 import java.io.IOException;
 import java.util.List;
@@ -92,9 +92,8 @@ public final class NdbKeyedStateBackend<K> extends AbstractKeyedStateBackend<K> 
     }
 
     @Override
-    @SuppressWarnings("unchecked")
     public <N> Stream<K> getKeys(String state, N namespace) {
-        NdbState<K, N, ?> found = (NdbState<K, N, ?>) core.state(state);
+        StateKeys<K, N> found = core.keysOf(state);
         return found == null ? Stream.empty() : found.keys(namespace);
     }
 
@@ -104,9 +103,8 @@ public final class NdbKeyedStateBackend<K> extends AbstractKeyedStateBackend<K> 
     }
 
     @Override
-    @SuppressWarnings("unchecked")
     public <N> Stream<Tuple2<K, N>> getKeysAndNamespaces(String state) {
-        NdbState<K, N, ?> found = (NdbState<K, N, ?>) core.state(state);
+        StateKeys<K, N> found = core.keysOf(state);
         return found == null ? Stream.empty() : found.keysAndNamespaces();
     }
 

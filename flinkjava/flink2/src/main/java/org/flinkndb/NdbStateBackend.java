@@ -11,6 +11,7 @@ import org.apache.flink.runtime.state.ConfigurableStateBackend;
 import org.apache.flink.runtime.state.DefaultOperatorStateBackendBuilder;
 import org.apache.flink.runtime.state.OperatorStateBackend;
 
+import org.flinkndb.config.NdbOptions;
 import org.flinkndb.config.NdbSettings;
 
 import java.io.IOException;
@@ -20,15 +21,21 @@ public final class NdbStateBackend extends AbstractStateBackend
         implements ConfigurableStateBackend {
     private static final long serialVersionUID = 1L;
 
+    /** Our keys, as far as they were set. */
+    private final Configuration configuration;
+
     private final NdbSettings settings;
 
     /** With the default configuration. */
     public NdbStateBackend() {
-        settings = NdbSettings.fromConfig(new Configuration());
+        configuration = new Configuration();
+        settings = NdbSettings.fromConfig(configuration);
     }
 
+    /** The original's configuration, with what is set in another one on top. */
     private NdbStateBackend(NdbStateBackend original, ReadableConfig config) {
-        settings = NdbSettings.fromConfig(config);
+        configuration = NdbOptions.overlay(original.configuration, config);
+        settings = NdbSettings.fromConfig(configuration);
         latencyTrackingConfigBuilder = original.latencyTrackingConfigBuilder.configure(config);
         sizeTrackingConfigBuilder = original.sizeTrackingConfigBuilder.configure(config);
     }

@@ -8,6 +8,7 @@ import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.InternalKeyContext;
 import org.apache.flink.runtime.state.KeyGroupRange;
 import org.apache.flink.runtime.state.Keyed;
+import org.apache.flink.runtime.state.PriorityComparable;
 import org.apache.flink.runtime.state.KeyedBackendSerializationProxy;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.apache.flink.runtime.state.RegisteredPriorityQueueStateBackendMetaInfo;
@@ -26,6 +27,7 @@ import org.flinkndb.state.NdbState;
 import org.flinkndb.state.NdbStates;
 import org.flinkndb.state.SerializerSupport;
 import org.flinkndb.state.StateContext;
+import org.flinkndb.state.StateKeys;
 import org.flinkndb.timer.NdbTimerQueue;
 
 import java.io.Closeable;
@@ -264,13 +266,20 @@ public final class BackendCore<K> implements StateContext<K>, Closeable {
     }
 
     /** Makes or updates a timer queue. */
-    public <T extends Keyed<?>> NdbTimerQueue<T> timers(String name, TypeSerializer<T> serializer) {
+    public <T extends PriorityComparable<? super T> & Keyed<?>> NdbTimerQueue<T> timers(String name, TypeSerializer<T> serializer) {
         return timers.createOrUpdate(name, serializer);
     }
 
-    /** The state of a name; null where it was not made yet. */
-    public NdbState<K, ?, ?> state(String name) {
-        return states.get(name);
+    /** The keys of a state by name; null where there is no such state. */
+    @SuppressWarnings("unchecked")
+    public <N> StateKeys<K, N> keysOf(String name) {
+        RegisteredKeyValueStateBackendMetaInfo<N, ?> metaInfo =
+                (RegisteredKeyValueStateBackendMetaInfo<N, ?>) metaInfos.get(name);
+        if (metaInfo == null) {
+            return null;
+        }
+        int index = session.registerState(name, kindOf(metaInfo.getStateType()));
+        return new StateKeys<>(this, index, metaInfo.getNamespaceSerializer());
     }
 
     /** Exact number of entries of all key-value states. */

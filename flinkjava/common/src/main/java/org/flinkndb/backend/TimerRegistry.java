@@ -5,6 +5,7 @@ import org.apache.flink.api.common.typeutils.TypeSerializerSchemaCompatibility;
 import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.Keyed;
+import org.apache.flink.runtime.state.PriorityComparable;
 import org.apache.flink.runtime.state.RegisteredPriorityQueueStateBackendMetaInfo;
 import org.apache.flink.util.FlinkRuntimeException;
 import org.apache.flink.util.StateMigrationException;
@@ -41,7 +42,7 @@ final class TimerRegistry {
     }
 
     @SuppressWarnings("unchecked")
-    <T extends Keyed<?>> NdbTimerQueue<T> createOrUpdate(
+    <T extends PriorityComparable<? super T> & Keyed<?>> NdbTimerQueue<T> createOrUpdate(
             String name, TypeSerializer<T> serializer) {
         RegisteredPriorityQueueStateBackendMetaInfo<T> metaInfo =
                 (RegisteredPriorityQueueStateBackendMetaInfo<T>) metaInfos.get(name);

@@ -1,6 +1,7 @@
 package org.flinkndb.client;
 
 import io.grpc.CallCredentials;
+import io.grpc.Status;
 
 import org.flinkndb.config.NdbSettings;
 import org.flinkndb.config.ServerAddress;
@@ -56,7 +57,9 @@ public final class StateSessions {
                 if (!Failures.temporary(e)) {
                     throw Failures.refused(address, e);
                 }
-                last = e;
+                if (last == null || Status.fromThrowable(e).getCode() != Status.Code.DEADLINE_EXCEEDED) {
+                    last = e; // running out of time is not the reason
+                }
             } finally {
                 connection.close();
             }

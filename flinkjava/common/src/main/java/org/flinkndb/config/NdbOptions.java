@@ -2,9 +2,12 @@ package org.flinkndb.config;
 
 import org.apache.flink.configuration.ConfigOption;
 import org.apache.flink.configuration.ConfigOptions;
+import org.apache.flink.configuration.Configuration;
 import org.apache.flink.configuration.MemorySize;
+import org.apache.flink.configuration.ReadableConfig;
 
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 
@@ -137,7 +140,7 @@ public final class NdbOptions {
     /** Every option, for documentation and checks. */
     public static List<ConfigOption<?>> all() {
         return Collections.unmodifiableList(
-                java.util.Arrays.asList(
+                Arrays.asList(
                         ADDRESS,
                         RECOVERY,
                         CACHE_SIZE,
@@ -155,6 +158,18 @@ public final class NdbOptions {
                         TLS_KEY,
                         TOKEN_FILE,
                         HANDLE_ADDRESS));
+    }
+
+    /** A copy of a configuration with those of our keys that are set in another one on top. */
+    public static Configuration overlay(Configuration base, ReadableConfig top) {
+        Configuration result = new Configuration(base);
+        all().forEach(option -> overlay(result, option, top));
+        return result;
+    }
+
+    private static <T> void overlay(
+            Configuration result, ConfigOption<T> option, ReadableConfig top) {
+        top.getOptional(option).ifPresent(value -> result.set(option, value));
     }
 
     /** What to do with state after a restore. */

@@ -6,19 +6,14 @@ import org.apache.flink.api.java.tuple.Tuple2;
 import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.queryablestate.client.state.serialization.KvStateSerializer;
-import org.apache.flink.runtime.state.CompositeKeySerializationUtils;
 import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
-import org.apache.flink.util.FlinkRuntimeException;
 
 import org.flinkndb.client.EntryBatch;
-import org.flinkndb.client.ScanRequest;
 import org.flinkndb.client.StateKind;
 
 import java.io.IOException;
-import java.util.Arrays;
 import java.util.List;
-import java.util.stream.Stream;
 
 /** What all kinds of state have in common: registration, key bytes, scans, migration. */
 abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
@@ -130,112 +125,12 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         return answer.op(0) == EntryBatch.OP_PUT ? answer : null;
     }
 
-    // ------------------------------------------------------------------------------------- scans
-
-    @Override
-    public Stream<K> keys(N namespace) {
-        RowCodec<K, N> codec = duplicateCodec();
-        byte[] wanted = namespaceBytes(namespace);
-        return KeyStreams.of(
-                scan(true),
-                (rows, i) -> {
-                    DataInputDeserializer in =
-                            codec.input(rows.keyData(), rows.keyOffset(i), rows.keyLength(i));
-                    K key = codec.readKey(in);
-                    int start = in.getPosition();
-                    codec.readNamespace(in);
-                    int length = in.getPosition() - start;
-                    boolean match =
-                            Arrays.equals(
-                                    rows.keyData(),
-                                    start,
-                                    start + length,
-                                    wanted,
-                                    0,
-                                    wanted.length);
-                    return match ? key : null;
-                },
-                this::prefixEnd);
-    }
-
-    @Override
-    public Stream<Tuple2<K, N>> keysAndNamespaces() {
-        RowCodec<K, N> codec = duplicateCodec();
-        return KeyStreams.of(
-                scan(true),
-                (rows, i) -> {
-                    DataInputDeserializer in =
-                            codec.input(rows.keyData(), rows.keyOffset(i), rows.keyLength(i));
-                    return Tuple2.of(codec.readKey(in), codec.readNamespace(in));
-                },
-                this::prefixEnd);
-    }
-
-    /** Where key and namespace end in a row's key: rows with an equal beginning belong together. */
-    private int prefixEnd(EntryBatch rows, int i) throws IOException {
-        RowCodec<K, N> codec = taskCodec;
-        DataInputDeserializer in =
-                codec.input(rows.keyData(), rows.keyOffset(i), rows.keyLength(i));
-        codec.readKey(in);
-        codec.readNamespace(in);
-        return in.getPosition() - rows.keyOffset(i);
-    }
-
-    private RowCodec<K, N> duplicateCodec() {
-        return new RowCodec<>(
-                getKeySerializer().duplicate(), getNamespaceSerializer().duplicate());
-    }
-
-    private byte[] namespaceBytes(N namespace) {
-        try {
-            DataOutputSerializer out = new DataOutputSerializer(32);
-            CompositeKeySerializationUtils.writeNameSpace(
-                    namespace,
-                    getNamespaceSerializer(),
-                    out,
-                    CompositeKeySerializationUtils.isAmbiguousKeyPossible(getKeySerializer(), getNamespaceSerializer()));
-            return out.getCopyOfBuffer();
-        } catch (IOException e) {
-            throw new FlinkRuntimeException("Cannot serialize a namespace.", e);
-        }
-    }
-
-    /** Walks all rows of the state, with what is dirty now sent before. */
-    final RowScan scan(boolean keysOnly) {
-        try {
-            context.writeBehind().flush();
-        } catch (IOException e) {
-            throw new FlinkRuntimeException("Cannot send changes before a scan.", e);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new FlinkRuntimeException("Interrupted before a scan.", e);
-        }
-        ScanRequest all =
-                ScanRequest.byGroup(
-                        wireIndex,
-                        context.keyGroupRange().getStartKeyGroup(),
-                        context.keyGroupRange().getEndKeyGroup());
-        return new RowScan(context.session(), keysOnly ? all.withKeysOnly() : all);
-    }
-
-    @Override
-    public long entryCount() throws IOException, InterruptedException {
-        context.writeBehind().flush();
-        return context.session()
-                .await(
-                        context.session()
-                                .count(
-                                        wireIndex,
-                                        context.keyGroupRange().getStartKeyGroup(),
-                                        context.keyGroupRange().getEndKeyGroup()));
-    }
-
     // --------------------------------------------------------------------------------- migration
 
     @Override
     public void migrate(RegisteredKeyValueStateBackendMetaInfo<N, V> writtenWith)
             throws IOException, InterruptedException {
-        RowScan rows = scan(false);
+        RowScan rows = RowScan.ofState(context, wireIndex, false);
         DataOutputSerializer out = new DataOutputSerializer(128);
         DataInputDeserializer in = new DataInputDeserializer();
         TypeSerializer<V> from = writtenWith.getPreviousStateSerializer();

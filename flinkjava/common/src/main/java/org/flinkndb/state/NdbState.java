@@ -1,13 +1,10 @@
 package org.flinkndb.state;
 
 import org.apache.flink.api.common.state.StateDescriptor;
-import org.apache.flink.api.java.tuple.Tuple2;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.apache.flink.runtime.state.internal.InternalKvState;
-import org.apache.flink.util.FlinkRuntimeException;
 
 import java.io.IOException;
-import java.util.stream.Stream;
 
 /** What the keyed state backend needs of a state object beyond Flink's own interface. */
 public interface NdbState<K, N, V> extends InternalKvState<K, N, V> {
@@ -26,18 +23,4 @@ public interface NdbState<K, N, V> extends InternalKvState<K, N, V> {
      */
     void migrate(RegisteredKeyValueStateBackendMetaInfo<N, V> writtenWith)
             throws IOException, InterruptedException;
-
-    /**
-     * Keys that have a value in a namespace. The stream survives concurrent changes of the state and
-     * must be closed.
-     *
-     * @throws FlinkRuntimeException when the server cannot be asked
-     */
-    Stream<K> keys(N namespace);
-
-    /** All keys and namespaces that have a value; as {@link #keys}. */
-    Stream<Tuple2<K, N>> keysAndNamespaces();
-
-    /** Exact number of entries: cached changes included, deletions excluded. */
-    long entryCount() throws IOException, InterruptedException;
 }

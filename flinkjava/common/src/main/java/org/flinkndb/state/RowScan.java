@@ -21,6 +21,17 @@ final class RowScan {
         this.ahead = session.scan(request);
     }
 
+    /** Walks all rows of a state, after everything that is dirty was sent. Task thread. */
+    static RowScan ofState(StateContext<?> context, int wireIndex, boolean keysOnly) {
+        StateAccess.run(() -> context.writeBehind().flush());
+        ScanRequest all =
+                ScanRequest.byGroup(
+                        wireIndex,
+                        context.keyGroupRange().getStartKeyGroup(),
+                        context.keyGroupRange().getEndKeyGroup());
+        return new RowScan(context.session(), keysOnly ? all.withKeysOnly() : all);
+    }
+
     /** Goes to the next page; false at the end. */
     boolean next() throws IOException, InterruptedException {
         if (ahead == null) {

@@ -6,6 +6,8 @@ import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
 import org.apache.flink.runtime.state.KeyGroupedInternalPriorityQueue;
 import org.apache.flink.runtime.state.Keyed;
+import org.apache.flink.runtime.state.PriorityComparable;
+import org.apache.flink.streaming.api.operators.TimerSerializer;
 import org.apache.flink.util.CloseableIterator;
 import org.apache.flink.util.FlinkRuntimeException;
 
@@ -31,13 +33,13 @@ import java.util.TreeMap;
 /**
  * A timer queue of which the next timers are in memory and the others in the store only.
  *
- * <p>Timers are rows whose key is the serialized timer, which orders as the timers do (Flink demands
- * it of the serializer). All timers up to the <i>horizon</i> are in memory; when they have fired, the
+ * <p>Timers are rows whose key is the serialized timer, which for Flink's own timers orders as they do
+ * (elements with another serializer are all loaded at the first look). All timers up to the <i>horizon</i> are in memory; when they have fired, the
  * next page is fetched in order over all key groups. A queue that started empty has no horizon until
  * it outgrows its memory; a restored one starts with nothing in memory, so restoring reads nothing.
  * For the task thread.
  */
-public final class NdbTimerQueue<T extends Keyed<?>>
+public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed<?>>
         implements KeyGroupedInternalPriorityQueue<T>, DirtySource {
     /** Timers in memory above which the later half is left to the store. */
     private static final int MAX_IN_MEMORY = 1 << 18;
@@ -56,7 +58,10 @@ public final class NdbTimerQueue<T extends Keyed<?>>
     private final DataInputDeserializer in = new DataInputDeserializer();
     private final TypeSerializer<T> serializer;
 
-    private final TreeMap<byte[], T> timers = new TreeMap<>(Arrays::compareUnsigned);
+    /** Whether timers order as their serialized forms do: Flink's own timers, and the store's order. */
+    private final boolean byteOrdered;
+
+    private final TreeMap<Timer<T>, T> timers;
 
     /** The last timer that memory covers; null with complete = false: it covers none. */
     private byte[] horizon;
@@ -84,6 +89,8 @@ public final class NdbTimerQueue<T extends Keyed<?>>
         this.keyGroups = keyGroups;
         this.serializer = serializer;
         this.complete = knownEmpty;
+        this.byteOrdered = serializer instanceof TimerSerializer;
+        this.timers = new TreeMap<>(byteOrdered ? NdbTimerQueue::compareBytes : this::compare);
         writeBehind.register(this);
     }
 
@@ -121,23 +128,43 @@ public final class NdbTimerQueue<T extends Keyed<?>>
         }
     }
 
+    /** A timer with its serialized form. */
+    private static final class Timer<T> {
+        private final byte[] bytes;
+        private final T element;
+
+        private Timer(byte[] bytes, T element) {
+            this.bytes = bytes;
+            this.element = element;
+        }
+    }
+
+    private static int compareBytes(Timer<?> left, Timer<?> right) {
+        return Arrays.compareUnsigned(left.bytes, right.bytes);
+    }
+
+    private int compare(Timer<T> left, Timer<T> right) {
+        int order = left.element.comparePriorityTo(right.element);
+        return order != 0 ? order : compareBytes(left, right);
+    }
+
     // ---------------------------------------------------------------------------------- the queue
 
     @Override
     public T peek() {
         fetchIfNeeded();
-        Map.Entry<byte[], T> first = timers.firstEntry();
+        Map.Entry<Timer<T>, T> first = timers.firstEntry();
         return first == null ? null : first.getValue();
     }
 
     @Override
     public T poll() {
         fetchIfNeeded();
-        Map.Entry<byte[], T> first = timers.pollFirstEntry();
+        Map.Entry<Timer<T>, T> first = timers.pollFirstEntry();
         if (first == null) {
             return null;
         }
-        noteRemoved(first.getKey(), group(first.getValue()));
+        noteRemoved(first.getKey().bytes, group(first.getValue()));
         return first.getValue();
     }
 
@@ -149,12 +176,12 @@ public final class NdbTimerQueue<T extends Keyed<?>>
             noteAdded(bytes, group, false);
             return timers.isEmpty();
         }
-        if (timers.putIfAbsent(bytes, timer) != null) {
+        if (timers.putIfAbsent(new Timer<>(bytes, timer), timer) != null) {
             return false;
         }
         noteAdded(bytes, group, true);
         boolean newHead = timers.firstEntry().getValue() == timer;
-        if (timers.size() > MAX_IN_MEMORY) {
+        if (byteOrdered && timers.size() > MAX_IN_MEMORY) {
             leaveHalfToStore();
         }
         return newHead;
@@ -168,8 +195,8 @@ public final class NdbTimerQueue<T extends Keyed<?>>
             noteRemoved(bytes, group);
             return false;
         }
-        boolean wasHead = !timers.isEmpty() && Arrays.equals(timers.firstKey(), bytes);
-        if (timers.remove(bytes) != null) {
+        boolean wasHead = !timers.isEmpty() && Arrays.equals(timers.firstKey().bytes, bytes);
+        if (timers.remove(new Timer<>(bytes, timer)) != null) {
             noteRemoved(bytes, group);
         }
         return wasHead;
@@ -256,7 +283,7 @@ public final class NdbTimerQueue<T extends Keyed<?>>
     }
 
     private void fetchIfNeeded() {
-        while (timers.isEmpty() && !complete) {
+        while (!complete && (timers.isEmpty() || !byteOrdered)) {
             orFail(
                     () -> {
                         fetch();
@@ -280,7 +307,8 @@ public final class NdbTimerQueue<T extends Keyed<?>>
         for (int i = 0; i < rows.size(); i++) {
             horizon = rows.key(i);
             horizonGroup = rows.group(i);
-            timers.put(horizon, deserialize(rows, i));
+            T timer = deserialize(rows, i);
+            timers.put(new Timer<>(horizon, timer), timer);
         }
         complete = page.done();
     }
@@ -289,8 +317,8 @@ public final class NdbTimerQueue<T extends Keyed<?>>
         while (timers.size() > MAX_IN_MEMORY / 2) {
             timers.pollLastEntry();
         }
-        Map.Entry<byte[], T> last = timers.lastEntry();
-        horizon = last.getKey();
+        Map.Entry<Timer<T>, T> last = timers.lastEntry();
+        horizon = last.getKey().bytes;
         horizonGroup = group(last.getValue());
         complete = false;
     }
