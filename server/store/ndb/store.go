@@ -33,6 +33,7 @@ type Store struct {
 	marks         marks
 	longStates    longStates
 	durability    durability
+	analyzed      atomic.Int64 // Unix time in seconds of the last look at the index statistics
 	closed        atomic.Bool
 	closing       chan struct{} // closed by Close
 	closeOnce     sync.Once

@@ -505,7 +505,7 @@ func TestDropSpace(t *testing.T) {
 			put(t, s, rows...)
 		}
 		size, err := s.SpaceBytes(t.Context(), 1)
-		if err != nil || size < 5000*10+100000 || size > 10<<20 {
+		if err != nil || size < 5000*50+100000 || size > 5000*200+200000 {
 			t.Errorf("size of the space: %d (%v)", size, err)
 		}
 		for range 2 {
