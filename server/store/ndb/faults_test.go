@@ -279,6 +279,24 @@ func TestLostCommitAnswers(t *testing.T) {
 	})
 }
 
+// TestTransactionsUpToTheClustersLimit: a transaction that the data nodes cannot hold is refused
+// with a message that says so, before it is sent.
+func TestTransactionsUpToTheClustersLimit(t *testing.T) {
+	const limit = 8000
+	c := startCluster(t, cluster.Options{DataMemory: "256M", Settings: map[string]string{"MaxNoOfConcurrentOperations": fmt.Sprint(limit)}})
+	s := openTest(t, c.URL())
+	rows := make([]store.Row, limit+1)
+	for i := range rows {
+		rows[i] = row(1, uint16(i%16), 0, fmt.Sprint(i), "value")
+	}
+	put(t, s, rows[:limit-100]...)
+	put(t, s, rows[:limit-100]...) // replacing takes no more
+	checkRows(t, s, rows[:limit-100])
+	_, err := s.Update(t.Context(), func(tx store.Tx) error { return tx.Put(rows) })
+	wantMessage(t, err, "MaxNoOfConcurrentOperations")
+	put(t, s, row(1, 0, 0, "small", "still works"))
+}
+
 func TestFullDataMemory(t *testing.T) {
 	c := startCluster(t, cluster.Options{DataMemory: "80M", Settings: map[string]string{"SharedGlobalMemory": "20M"}})
 	s := openTest(t, c.URL())
