@@ -12,6 +12,7 @@ import org.apache.flink.api.common.state.ReducingState;
 import org.apache.flink.api.common.state.ReducingStateDescriptor;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
+import org.apache.flink.api.common.typeinfo.PrimitiveArrayTypeInfo;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.util.Collector;
@@ -57,7 +58,7 @@ final class Ledger extends KeyedProcessFunction<Long, Long, String> {
                 getRuntimeContext()
                         .getState(
                                 new ValueStateDescriptor<>(
-                                        "ballast", Types.PRIMITIVE_ARRAY(Types.BYTE)));
+                                        "ballast", PrimitiveArrayTypeInfo.BYTE_PRIMITIVE_ARRAY_TYPE_INFO));
         recent = getRuntimeContext().getListState(new ListStateDescriptor<>("recent", Types.LONG));
         buckets =
                 getRuntimeContext()

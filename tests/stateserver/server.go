@@ -1,0 +1,113 @@
+// Package stateserver runs the real server binary for tests: starts, kills and restarts it.
+package stateserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Server is one `flinkndb serve`, on a Unix socket in a folder.
+type Server struct {
+	binary string
+	dir    string
+	store  string
+	flags  []string
+	cmd    *exec.Cmd
+	ended  chan struct{}
+}
+
+// Start starts a server over a store ("" = an embedded one in the folder) and waits until it answers.
+func Start(ctx context.Context, binary, dir, store string, flags ...string) (*Server, error) {
+	if store == "" {
+		store = "pebble:" + filepath.Join(dir, "store")
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("folder of the server: %w", err)
+	}
+	s := &Server{binary: binary, dir: dir, store: store, flags: flags}
+	return s, s.Restart(ctx)
+}
+
+// Address is the value for state.backend.ndb.address.
+func (s *Server) Address() string { return "unix://" + filepath.Join(s.dir, "s.sock") }
+
+// LogFile is where the server writes to.
+func (s *Server) LogFile() string { return filepath.Join(s.dir, "server.log") }
+
+// StoreDir is where the embedded store lives.
+func (s *Server) StoreDir() string { return strings.TrimPrefix(s.store, "pebble:") }
+
+// Restart starts the server again, on the same socket and store.
+func (s *Server) Restart(ctx context.Context) error {
+	log, err := os.OpenFile(s.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("log of the server: %w", err)
+	}
+	args := append([]string{"serve", "--listen", s.Address(), "--store", s.store, "--http", ""}, s.flags...)
+	cmd := exec.Command(s.binary, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return errors.Join(fmt.Errorf("start the server: %w", err), log.Close())
+	}
+	s.cmd, s.ended = cmd, make(chan struct{})
+	go func(ended chan struct{}) {
+		_ = cmd.Wait() // how it ended is in its log
+		_ = log.Close()
+		close(ended)
+	}(s.ended)
+	return s.awaitReady(ctx)
+}
+
+func (s *Server) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		if _, err := s.Command(ctx, "status"); err == nil {
+			return nil
+		}
+		select {
+		case <-s.ended:
+			raw, _ := os.ReadFile(s.LogFile())
+			return fmt.Errorf("the server ended:\n%s", raw)
+		case <-ctx.Done():
+			return fmt.Errorf("the server does not answer: %w", ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Command runs an administrator's command against the server and returns its output.
+func (s *Server) Command(ctx context.Context, command string, args ...string) ([]byte, error) {
+	all := append([]string{command, "--address", s.Address()}, args...)
+	out, err := exec.CommandContext(ctx, s.binary, all...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("flinkndb %s: %w", command, err)
+	}
+	return out, nil
+}
+
+// Kill ends the server at once (SIGKILL).
+func (s *Server) Kill() error { return s.signal(syscall.SIGKILL) }
+
+// Stop ends the server in its own way (SIGTERM) and waits for it.
+func (s *Server) Stop() error { return s.signal(syscall.SIGTERM) }
+
+func (s *Server) signal(sig syscall.Signal) error {
+	select {
+	case <-s.ended:
+		return nil
+	default:
+	}
+	if err := s.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signal the server: %w", err)
+	}
+	<-s.ended
+	return nil
+}
