@@ -1,0 +1,180 @@
+//go:build e2e
+
+// Package e2e runs jobs on real Flink clusters over a real server, kills things, and demands exact
+// results. `make test` runs it; by hand: go test -tags e2e ./tests/e2e -run TestName -v
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/flinkndb/flinkndb/tests/flinkcluster"
+	"github.com/flinkndb/flinkndb/tests/stateserver"
+)
+
+const root = "../.."
+
+// environment is a cluster with our backend and its server.
+type environment struct {
+	t       *testing.T
+	ctx     context.Context
+	cluster *flinkcluster.Cluster
+	server  *stateserver.Server
+}
+
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	result, err := filepath.Abs(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func flinkHome(t *testing.T) string {
+	if home := os.Getenv("FLINK_HOME"); home != "" {
+		return home
+	}
+	return absolute(t, ".cache/flink/2.3.0/pyflink")
+}
+
+// newEnvironment starts server and cluster; both end with the test.
+func newEnvironment(t *testing.T, opt flinkcluster.Options, serverFlags ...string) *environment {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	t.Cleanup(cancel)
+	// Unix sockets have short names, test folders long ones.
+	dir, err := os.MkdirTemp("", "fndb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	server, err := stateserver.Start(ctx, absolute(t, "dist/flinkndb"), filepath.Join(dir, "s"), "", serverFlags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	opt.Home, opt.Dir = flinkHome(t), filepath.Join(dir, "flink")
+	opt.Jars = append(opt.Jars, absolute(t, "dist/flinkndb-flink-2.jar"))
+	config := map[string]string{
+		"state.backend.type":                                        "org.flinkndb.NdbStateBackendFactory",
+		"state.backend.ndb.address":                                 server.Address(),
+		"execution.checkpointing.interval":                          "500 ms",
+		"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+	}
+	for key, value := range opt.Config {
+		config[key] = value
+	}
+	opt.Config = config
+	cluster, err := flinkcluster.Start(ctx, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &environment{t: t, ctx: ctx, cluster: cluster, server: server}
+	t.Cleanup(func() {
+		if t.Failed() {
+			e.dump()
+		}
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// dump shows what the processes said when a test failed.
+func (e *environment) dump() {
+	raw, err := os.ReadFile(e.server.LogFile())
+	e.t.Logf("server log (%v):\n%s", err, raw[max(0, len(raw)-6000):])
+	for _, p := range append(e.cluster.TaskManagers(), e.cluster.JobManager()) {
+		e.t.Logf("%s:\n%s", p.Name(), p.Tail())
+	}
+}
+
+func (e *environment) must(err error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// ledger is what a run of the ledger job is to come to.
+type ledger struct {
+	keys, records, rate int
+}
+
+func (l ledger) run(parallelism int) flinkcluster.Run {
+	return flinkcluster.Run{
+		EntryClass: "org.flinkndb.testjobs.LedgerJob",
+		Args: []string{"--keys", strconv.Itoa(l.keys), "--records", strconv.Itoa(l.records),
+			"--rate", strconv.Itoa(l.rate)},
+		Parallelism: parallelism,
+	}
+}
+
+func (e *environment) upload() string {
+	e.t.Helper()
+	jar, err := e.cluster.Upload(e.ctx, absolute(e.t, "dist/flinkndb-testjobs.jar"))
+	e.must(err)
+	return jar
+}
+
+func (e *environment) submit(jar string, run flinkcluster.Run) string {
+	e.t.Helper()
+	id, err := e.cluster.Submit(e.ctx, jar, run)
+	e.must(err)
+	return id
+}
+
+func (e *environment) awaitRunning(job string) {
+	e.t.Helper()
+	e.must(e.cluster.AwaitJob(e.ctx, job, 2*time.Minute, "running", (*flinkcluster.Job).Running))
+}
+
+func (e *environment) awaitFinished(job string) {
+	e.t.Helper()
+	e.must(e.cluster.AwaitJob(e.ctx, job, 5*time.Minute, "finished", func(j *flinkcluster.Job) bool { return j.State == "FINISHED" }))
+}
+
+var ledgerLine = regexp.MustCompile(`LEDGER (\d+) (\d+) (\d+) (\d+)`)
+
+// verify compares what the job printed with what must be: each number counted once. A line may come
+// twice when the job was restored after printing it, but never with other figures.
+func (e *environment) verify(l ledger) {
+	e.t.Helper()
+	output, err := e.cluster.Output("taskmanager")
+	e.must(err)
+	if i := strings.Index(output, "LEDGER VIOLATION"); i >= 0 {
+		e.t.Fatalf("%.300s", output[i:])
+	}
+	found := map[int]string{}
+	for _, m := range ledgerLine.FindAllStringSubmatch(output, -1) {
+		key, err := strconv.Atoi(m[1])
+		e.must(err)
+		if old, known := found[key]; known && old != m[0] {
+			e.t.Fatalf("key %d has two results: %s and %s", key, old, m[0])
+		}
+		found[key] = m[0]
+	}
+	if len(found) != l.keys {
+		e.t.Fatalf("%d keys have results, expected %d", len(found), l.keys)
+	}
+	for key, line := range found {
+		count := (l.records - key + l.keys - 1) / l.keys
+		sum := count*key + l.keys*count*(count-1)/2
+		if want := fmt.Sprintf("LEDGER %d %d %d %d", key, count, sum, count); line != want {
+			e.t.Fatalf("found %s, expected %s", line, want)
+		}
+	}
+}
