@@ -1,0 +1,57 @@
+# FlinkNDB: `make` prints what there is.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X github.com/flinkndb/flinkndb/server/cmd.version=$(VERSION)
+GRADLE ?= gradle --quiet --no-daemon
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.DEFAULT_GOAL := help
+
+help: ## this menu
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: ## install what is missing: Gradle, Flink
+	@scripts/install-gradle
+	@scripts/install-flink
+
+build: server jars ## build everything into dist/
+
+server: ## build dist/flinkndb
+	@mkdir -p dist
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o dist/flinkndb ./server
+
+jars: ## build dist/*.jar
+	@scripts/install-gradle
+	$(GRADLE) dist
+
+demo: ## run the demo job on real data (KEEP=1 keeps the cluster)
+	@scripts/demo
+
+test: ## run all tests (installs what is missing)
+	@scripts/test
+
+lint: ## gofmt, vet, staticcheck, Java format
+	@scripts/lint
+
+format: ## format Go and Java sources
+	gofmt -w $$(git ls-files '*.go' | grep -v '\.pb\.go$$')
+	@scripts/java-format --replace
+
+proto: ## generate the committed protobuf code
+	proto/generate.sh
+
+ndb-up: ## start a real NDB cluster on this machine (DATA_NODES=1 REPLICAS=1)
+	go run ./tests/ndb/cmd up
+
+ndb-down: ## stop it
+	go run ./tests/ndb/cmd down
+
+fuzz: ## fuzz the decoders for a minute each
+	go test ./arrowcodec -run '^$$' -fuzz FuzzDecode -fuzztime 1m
+	go test ./server/lineage -run '^$$' -fuzz FuzzDecodeRow -fuzztime 1m
+
+clean: ## remove what was built (downloads stay)
+	rm -rf dist build .gradle
+
+.PHONY: help install build server jars demo test lint format proto ndb-up ndb-down fuzz clean
