@@ -92,6 +92,8 @@ const (
 	ndbNodeFailureAborted = 4010
 	ndbUnknownOutcome     = 4012
 	ndbAborted            = 4350
+	ndbReceiveFailed      = 4008
+	ndbUnavailable        = 4035
 	ndbOutOfDisk          = 1601
 )
 
@@ -116,7 +118,7 @@ var hints = map[int]string{
 	erTableAccessDenied:  "the account needs SELECT, INSERT, UPDATE, DELETE on the database, and CREATE unless the tables exist ('flinkndb schema' prints them)",
 	erUnknownVariable:    "the MySQL server was built or started without NDB: start it with --ndbcluster, or use engine=innodb",
 	erUnknownEngine:      "the MySQL server was built or started without NDB: start it with --ndbcluster, or use engine=innodb",
-	erNoSuchTable:        "somebody removed FlinkNDB's tables while the server ran: restart it, jobs then restore what is left",
+	erNoSuchTable:        "the MySQL server does not see FlinkNDB's tables: look at its connection to the cluster; if somebody removed them, restart the FlinkNDB server",
 	erPacketTooLarge:     "somebody lowered max_allowed_packet while the server ran: restart the server",
 }
 
@@ -159,7 +161,8 @@ func classifyServer(my *mysql.MySQLError) class {
 	case erLockTableFull, erConCount, erTooManyUserConns, erOutOfResources, erEngineOutOfMemory:
 		return overload
 	case erServerShutdown, erNetReadError, erNetReadInterrupted, erNetErrorOnWrite, erNetWriteInterrupted,
-		erOpenAsReadonly, erOptionPrevents, erReadOnlyMode, erQueryInterrupted, erConnectionKilled, erClientInteraction:
+		erOpenAsReadonly, erOptionPrevents, erReadOnlyMode, erQueryInterrupted, erConnectionKilled, erClientInteraction,
+		erNoSuchTable: // the last one: a MySQL server that has just joined the cluster does not know its tables yet
 		return hostDown
 	case erGetErrmsg, erGetTemporaryErrmsg, erErrorDuringCommit, erCantLock:
 		return classifyNDB(my)
@@ -169,9 +172,9 @@ func classifyServer(my *mysql.MySQLError) class {
 
 func classifyNDB(my *mysql.MySQLError) class {
 	switch ndbCode(my) {
-	case ndbNoConnection, ndbClusterFailure:
+	case ndbNoConnection, ndbClusterFailure, ndbUnavailable:
 		return hostDown
-	case ndbLockTimeout, ndbTimeout, ndbNodeFailure, ndbNodeFailureAborted, ndbUnknownOutcome, ndbAborted:
+	case ndbLockTimeout, ndbTimeout, ndbNodeFailure, ndbNodeFailureAborted, ndbUnknownOutcome, ndbReceiveFailed, ndbAborted:
 		return conflict
 	case ndbOutOfDataMemory, ndbOutOfDataMemory2, ndbOutOfDataMemory3, ndbOutOfDisk:
 		return permanent

@@ -427,6 +427,35 @@ func checkAllOrNothing(t *testing.T, s *Store, rows []store.Row) bool {
 	return there == 0
 }
 
+// TestWholeClusterRestartsUnderLoad: to a server that goes on running, a crash of everything is a
+// pause. What was not on disk may be lost, but only whole transactions.
+func TestWholeClusterRestartsUnderLoad(t *testing.T) {
+	c := startCluster(t, redundant())
+	l := startLoad(t, openTest(t, c.URL("retry-timeout=3m")))
+	l.await(t)
+	if err := c.KillAll(); err != nil {
+		t.Fatal(err)
+	}
+	restart(t, c)
+	l.await(t)
+	close(l.stop)
+	l.wg.Wait()
+	if err := l.failed.Load(); err != nil {
+		t.Fatal(*err)
+	}
+	for w := range l.done {
+		v, err := l.s.Meta(t.Context(), counterName(w))
+		if err != nil || v == nil {
+			t.Fatalf("counter %d: %x (%v)", w, v, err)
+		}
+		n := binary.BigEndian.Uint64(v)
+		if done := l.done[w].Load(); n > done {
+			t.Errorf("counter %d is %d after %d transactions", w, n, done)
+		}
+		checkCounter(t, l.s, w, n)
+	}
+}
+
 // TestReplicatedLossIsInOrder: with durability=replicated a crash of everything may lose the last
 // commits, but never one whose successor survived. So a snapshot's record proves its rows.
 func TestReplicatedLossIsInOrder(t *testing.T) {

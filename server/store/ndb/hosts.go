@@ -27,8 +27,10 @@ const (
 	// auxConnections serve the store's own purposes (probes, outcomes of lost commits), so that
 	// these never wait for a connection that a transaction holds.
 	auxConnections = 2
-	// downFor is how long a failed server is left alone when others work.
-	downFor = time.Second
+	// downFirst is how long a failed server is left alone when others work; each further failure
+	// doubles it up to downMost.
+	downFirst = time.Second
+	downMost  = 30 * time.Second
 )
 
 // host is one MySQL server.
@@ -38,8 +40,10 @@ type host struct {
 	db      *sql.DB // reads and single statements
 	updates *sql.DB // transactions: a session of it always has one open, its first statement begins it
 	aux     *sql.DB // see auxConnections
-	// downUntil is a Unix time in nanoseconds: before it the host is used only if all are down.
+	// downUntil is a Unix time in nanoseconds; 0 = the server works. Before it the server is used
+	// only if all are down, after it one caller tries.
 	downUntil atomic.Int64
+	failures  atomic.Int64 // without a success between
 }
 
 // hosts spreads work over several MySQL servers and avoids those that fail.
@@ -78,15 +82,19 @@ func openPool(c driver.Connector, size int) *sql.DB {
 	return db
 }
 
-// pick returns the next server that works; if none does, the one that failed longest ago.
+// pick returns the next server that works; if none does, the one whose turn to be tried comes first.
 func (hs *hosts) pick() *host {
-	now := time.Now().UnixNano()
+	now := time.Now()
 	first := hs.next.Add(1)
 	var best *host
 	for i := range hs.all {
 		h := hs.all[(first+uint64(i))%uint64(len(hs.all))]
 		down := h.downUntil.Load()
-		if down <= now {
+		if down == 0 {
+			return h
+		}
+		// Whoever moves the time forward is the one that tries.
+		if down <= now.UnixNano() && h.downUntil.CompareAndSwap(down, now.Add(h.downTime()).UnixNano()) {
 			return h
 		}
 		if best == nil || down < best.downUntil.Load() {
@@ -96,8 +104,23 @@ func (hs *hosts) pick() *host {
 	return best
 }
 
-// markDown takes a server out of use for a moment.
-func (h *host) markDown() { h.downUntil.Store(time.Now().Add(downFor).UnixNano()) }
+func (h *host) downTime() time.Duration {
+	return min(downFirst<<min(h.failures.Load(), 10), downMost)
+}
+
+// markDown takes a server out of use for a while.
+func (h *host) markDown() {
+	h.downUntil.Store(time.Now().Add(h.downTime()).UnixNano())
+	h.failures.Add(1)
+}
+
+// markUp says that a server has done its work.
+func (h *host) markUp() {
+	if h.downUntil.Load() != 0 {
+		h.failures.Store(0)
+		h.downUntil.Store(0)
+	}
+}
 
 func (hs *hosts) close() error {
 	var wg sync.WaitGroup

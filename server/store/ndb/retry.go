@@ -30,6 +30,7 @@ func (s *Store) withRetry(ctx context.Context, op string, fn func(ctx context.Co
 		h := s.hosts.pick()
 		err := fn(ctx, h)
 		if err == nil {
+			h.markUp()
 			return nil
 		}
 		var outside *callerError

@@ -174,6 +174,7 @@ func TestErrorsAreSorted(t *testing.T) {
 		{my(1114, "The table 'state_row' is full"), permanent, true},
 		{my(1297, "Got temporary error 827 'Out of memory in Ndb Kernel, table data (increase DataMemory)' from NDBCLUSTER"), permanent, true},
 		{my(1045, "Access denied"), permanent, false},
+		{my(1146, "Table 'flinkndb.meta' doesn't exist"), hostDown, false},
 		{my(1053, "Server shutdown in progress"), hostDown, false},
 		{mysql.ErrInvalidConn, hostDown, false},
 		{errTorn, conflict, false},
@@ -202,6 +203,43 @@ func TestUnreachableServer(t *testing.T) {
 	_, err = Open(t.Context(), "mysql://a@127.0.0.1:1/b?retry-timeout=0s", testLog(t), nil)
 	if !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestFailedHostsAreAvoided(t *testing.T) {
+	hs := &hosts{all: []*host{{address: "a"}, {address: "b"}}}
+	seen := map[string]int{}
+	for range 10 {
+		seen[hs.pick().address]++
+	}
+	if seen["a"] != 5 || seen["b"] != 5 {
+		t.Errorf("work is spread %v", seen)
+	}
+	a, b := hs.all[0], hs.all[1]
+	a.markDown()
+	for range 10 {
+		if h := hs.pick(); h != b {
+			t.Errorf("picked %s, which is down", h.address)
+		}
+	}
+	b.markDown()
+	if h := hs.pick(); h != a {
+		t.Errorf("all are down: picked %s, which failed last", h.address)
+	}
+	a.markUp()
+	b.downUntil.Store(1) // its time is over: one caller tries it
+	seen = map[string]int{}
+	for range 10 {
+		seen[hs.pick().address]++
+	}
+	if seen["b"] != 1 {
+		t.Errorf("a server that was down is tried %d times at once", seen["b"])
+	}
+	for range 20 {
+		a.markDown()
+	}
+	if d := a.downTime(); d != downMost {
+		t.Errorf("a server that keeps failing is left alone for %v", d)
 	}
 }
 
