@@ -111,6 +111,7 @@ type opening struct {
 	sessions  []*sessionRecord
 	record    *sessionRecord
 	spaces    []*spaceRecord // created
+	origins   []part         // what the bases show, before any fork
 	fenced    []uint64
 	snapshots []*snapshotRecord // changed
 	result    OpenResult
@@ -252,6 +253,7 @@ func (o *opening) restore(base Base, forked *uint64) ([]byte, error) {
 		}
 		groups := Range{max(p.First, base.Range.First), min(p.Last, base.Range.Last)}
 		layers := append([]layer(nil), p.Layers...)
+		o.origins = append(o.origins, part{groups, layers})
 		if o.usedByOther(layers[0].Space, groups) {
 			space, err := o.space(forked)
 			if err != nil {
@@ -307,7 +309,7 @@ func (o *opening) addPart(groups Range, layers []layer) {
 	o.record.Parts = append(o.record.Parts, part{groups, layers})
 }
 
-// fenceOlder ends the sessions whose place the new one takes: those that write where it writes.
+// fenceOlder ends the sessions whose place the new one takes.
 func (o *opening) fenceOlder() error {
 	sort.Slice(o.sessions, func(i, j int) bool { return o.sessions[i].ID < o.sessions[j].ID })
 	for _, s := range o.sessions {
@@ -339,6 +341,15 @@ func (o *opening) fenceOlder() error {
 
 func (o *opening) takesPlaceOf(s *sessionRecord) bool {
 	for _, p := range o.record.Parts {
+		if s.writes(p.Layers[0].Space, p.Range) {
+			return true
+		}
+	}
+	if s.JobID != o.request.JobID {
+		return false
+	}
+	// An older attempt of the same task ends even if the new one cannot have its row space.
+	for _, p := range o.origins {
 		if s.writes(p.Layers[0].Space, p.Range) {
 			return true
 		}

@@ -1,0 +1,445 @@
+package lineage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+	"pgregory.net/rapid"
+
+	"github.com/flinkndb/flinkndb/server/store"
+	"github.com/flinkndb/flinkndb/server/store/memory"
+)
+
+// The property test drives random jobs, operations, barriers, failures, restores, rescales, forks,
+// releases and sweeps through the lineage layer, and compares everything that can be read with plain
+// Go maps. `go test ./server/lineage -run TestModel -rapid.seed=N` repeats a run.
+
+const modelGroups = 6
+
+// modelRow names a row in the model.
+type modelRow struct {
+	state int
+	group uint16
+	key   string
+}
+
+// modelStates are the states of every session, by the number that sessions give them.
+var modelStates = []struct {
+	name string
+	kind StateKind
+}{{"value", KindValue}, {"list", KindList}, {"map", KindMap}, {"timer", KindTimer}}
+
+type modelView map[modelRow]string
+
+// modelSession is a session of the system under test beside what it should hold.
+type modelSession struct {
+	session *Session
+	token   string
+	job     string
+	groups  Range
+	rows    modelView
+	seq     uint64
+	epoch   uint64
+	fenced  bool
+	// last is the newest frame, which a client that lost its connection sends again.
+	last      []Entry
+	lastEpoch uint64
+}
+
+// modelSnapshot is a snapshot beside what it should show.
+type modelSnapshot struct {
+	id       string
+	groups   Range
+	rows     modelView
+	released bool
+}
+
+type model struct {
+	ctx       context.Context
+	store     store.Store
+	now       time.Time
+	lineage   *Lineage
+	sessions  []*modelSession
+	snapshots []*modelSnapshot
+	jobs      int
+}
+
+func newModel(t *rapid.T) *model {
+	m := &model{ctx: context.Background(), store: memory.New(), now: time.Unix(1_000_000, 0)}
+	m.restartServer(t)
+	return m
+}
+
+func (m *model) must(t *rapid.T, err error) {
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+}
+
+func (m *model) restartServer(t *rapid.T) {
+	l, err := New(m.ctx, m.store, Options{Log: zerolog.Nop(), Now: func() time.Time { return m.now }, Lease: time.Hour})
+	m.must(t, err)
+	m.lineage = l
+}
+
+func (m *model) live() []*modelSession {
+	var live []*modelSession
+	for _, s := range m.sessions {
+		if !s.fenced {
+			live = append(live, s)
+		}
+	}
+	return live
+}
+
+func (m *model) kept() []*modelSnapshot {
+	var kept []*modelSnapshot
+	for _, s := range m.snapshots {
+		if !s.released {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// open opens a session of a job on some key groups, restored from snapshots or empty.
+func (m *model) open(t *rapid.T, job string, groups Range, bases []Base, rows modelView) *modelSession {
+	s := &modelSession{token: uuid.NewString(), job: job, groups: groups, rows: rows, epoch: 1}
+	result, err := m.lineage.Open(m.ctx, OpenRequest{
+		Token: s.token, JobID: job, GroupCount: modelGroups, Range: groups, Bases: bases,
+	})
+	m.must(t, err)
+	s.session = m.attach(t, result.SessionID, s.token)
+	m.sessions = append(m.sessions, s)
+	return s
+}
+
+func (m *model) attach(t *rapid.T, id uint64, token string) *Session {
+	session, err := m.lineage.Attach(m.ctx, id, token)
+	m.must(t, err)
+	for i, state := range modelStates {
+		number, err := session.RegisterState(m.ctx, state.name, state.kind)
+		m.must(t, err)
+		if int(number) != i {
+			t.Fatalf("state %s has number %d, expected %d", state.name, number, i)
+		}
+	}
+	return session
+}
+
+func (m *model) fence(job string, space func(*modelSession) bool) {
+	for _, s := range m.live() {
+		if s.job == job && space(s) {
+			s.fenced = true
+		}
+	}
+}
+
+// drawKey gives keys that often meet, share prefixes and touch the edges.
+func drawKey(t *rapid.T) []byte {
+	return []byte(rapid.SampledFrom([]string{"", "a", "ab", "abc", "b", "\x00", "\xff", "\xff\xff"}).Draw(t, "key"))
+}
+
+func (m *model) entry(t *rapid.T, s *modelSession) Entry {
+	state := rapid.IntRange(0, len(modelStates)-1).Draw(t, "state")
+	ops := []Op{OpPut, OpDelete, OpDeletePrefix}
+	if modelStates[state].kind == KindList {
+		ops = append(ops, OpAppend, OpAppend)
+	}
+	e := Entry{
+		State: uint16(state), Key: drawKey(t),
+		Group: rapid.Uint16Range(s.groups.First, s.groups.Last).Draw(t, "group"),
+		Op:    rapid.SampledFrom(ops).Draw(t, "op"),
+	}
+	if e.Op == OpPut || e.Op == OpAppend {
+		e.Value = []byte(rapid.StringMatching("[a-z]{0,3}").Draw(t, "value"))
+	}
+	return e
+}
+
+func apply(rows modelView, e Entry) {
+	row := modelRow{int(e.State), e.Group, string(e.Key)}
+	switch e.Op {
+	case OpPut:
+		rows[row] = string(e.Value)
+	case OpDelete:
+		delete(rows, row)
+	case OpAppend:
+		if old, known := rows[row]; known {
+			rows[row] = old + "," + string(e.Value)
+		} else {
+			rows[row] = string(e.Value)
+		}
+	case OpDeletePrefix:
+		maps.DeleteFunc(rows, func(r modelRow, _ string) bool {
+			return r.state == row.state && r.group == row.group && len(r.key) >= len(row.key) && r.key[:len(row.key)] == row.key
+		})
+	}
+}
+
+func (m *model) write(t *rapid.T, s *modelSession) {
+	n := rapid.IntRange(1, 6).Draw(t, "entries")
+	entries := make([]Entry, n)
+	for i := range entries {
+		entries[i] = m.entry(t, s)
+	}
+	s.seq++
+	m.must(t, s.session.Write(m.ctx, s.seq, s.epoch, entries))
+	for _, e := range entries {
+		apply(s.rows, e)
+	}
+	s.last, s.lastEpoch = entries, s.epoch
+}
+
+func (m *model) snapshot(t *rapid.T, s *modelSession) {
+	id := uuid.NewString()
+	_, commit, err := s.session.Snapshot(m.ctx, SnapshotRequest{ID: id, Epoch: s.epoch, CheckpointID: int64(s.epoch), Kind: SnapshotCheckpoint})
+	m.must(t, err)
+	m.must(t, commit.Wait(m.ctx))
+	s.epoch++
+	m.snapshots = append(m.snapshots, &modelSnapshot{id: id, groups: s.groups, rows: maps.Clone(s.rows)})
+}
+
+// check compares all that a session can read with the model.
+func (m *model) check(t *rapid.T, s *modelSession) {
+	for state := range modelStates {
+		found := modelView{}
+		request := ScanRequest{State: uint16(state), Range: s.groups, LimitRows: rapid.IntRange(1, 5).Draw(t, "page")}
+		if rapid.Bool().Draw(t, "by key") {
+			request.Order = OrderKeyGroup
+		}
+		var last *Entry
+		for {
+			rows, done, err := s.session.Scan(m.ctx, request)
+			m.must(t, err)
+			for i := range rows {
+				if last != nil && !ordered(request.Order, *last, rows[i]) {
+					t.Fatalf("scan order: %v then %v", last, rows[i])
+				}
+				last = &rows[i]
+				found[modelRow{state, rows[i].Group, string(rows[i].Key)}] = string(rows[i].Value)
+			}
+			if done {
+				break
+			}
+			request.Resume, request.AfterGroup, request.AfterKey = true, last.Group, last.Key
+		}
+		want := modelView{}
+		for row, value := range s.rows {
+			if row.state == state {
+				want[row] = value
+			}
+		}
+		if !maps.Equal(found, want) {
+			t.Fatalf("session %d, state %s: found %v, expected %v", s.session.ID(), modelStates[state].name, found, want)
+		}
+		n, err := s.session.Count(m.ctx, uint16(state), s.groups)
+		m.must(t, err)
+		if int(n) != len(want) {
+			t.Fatalf("count %d, expected %d", n, len(want))
+		}
+	}
+	key := Entry{State: uint16(rapid.IntRange(0, 3).Draw(t, "state")), Group: s.groups.First, Key: drawKey(t)}
+	values, err := s.session.Read(m.ctx, []Entry{key})
+	m.must(t, err)
+	want, known := s.rows[modelRow{int(key.State), key.Group, string(key.Key)}]
+	if known != (values[0] != nil) || string(values[0]) != want {
+		t.Fatalf("read %v: found %q, expected %q (%v)", key, values[0], want, known)
+	}
+}
+
+func ordered(order Order, a, b Entry) bool {
+	byKey := bytes.Compare(a.Key, b.Key)
+	if order == OrderKeyGroup {
+		return byKey < 0 || byKey == 0 && a.Group < b.Group
+	}
+	return a.Group < b.Group || a.Group == b.Group && byKey < 0
+}
+
+// checkSnapshot compares what a snapshot shows with the model.
+func (m *model) checkSnapshot(t *rapid.T, s *modelSnapshot) {
+	reader, err := m.lineage.OpenReader(m.ctx, s.id, nil)
+	m.must(t, err)
+	found := modelView{}
+	for {
+		rows, err := reader.Next(m.ctx)
+		m.must(t, err)
+		if len(rows) == 0 {
+			break
+		}
+		for _, r := range rows {
+			name := reader.States()[r.State].Name
+			state := slices.IndexFunc(modelStates, func(s struct {
+				name string
+				kind StateKind
+			}) bool {
+				return s.name == name
+			})
+			found[modelRow{state, r.Group, string(r.Key)}] = string(r.Value)
+		}
+	}
+	m.must(t, reader.Close(m.ctx))
+	if !maps.Equal(found, s.rows) {
+		t.Fatalf("snapshot %s: found %v, expected %v", s.id, found, s.rows)
+	}
+}
+
+func (m *model) newJob() string {
+	m.jobs++
+	return fmt.Sprintf("job-%d", m.jobs)
+}
+
+func within(rows modelView, groups Range) modelView {
+	part := modelView{}
+	for row, value := range rows {
+		if groups.contains(row.group) {
+			part[row] = value
+		}
+	}
+	return part
+}
+
+// restore starts subtasks of a job from a snapshot, with its key groups cut anew.
+func (m *model) restore(t *rapid.T, job string, s *modelSnapshot) {
+	// Restoring ends the older attempts of the same job that write where the snapshot was taken.
+	record, err := m.lineage.readSnapshot(m.ctx, s.id)
+	m.must(t, err)
+	m.fence(job, func(other *modelSession) bool {
+		return slices.ContainsFunc(record.Parts, func(p part) bool { return other.session.record.writes(p.Layers[0].Space, p.Range) })
+	})
+	first := int(s.groups.First)
+	for first <= int(s.groups.Last) {
+		last := rapid.IntRange(first, int(s.groups.Last)).Draw(t, "cut")
+		groups := Range{uint16(first), uint16(last)}
+		m.open(t, job, groups, []Base{{s.id, groups}}, within(s.rows, groups))
+		first = last + 1
+	}
+}
+
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModel(t)
+		m.open(t, m.newJob(), Range{0, modelGroups - 1}, nil, modelView{})
+		pick := func(t *rapid.T) *modelSession {
+			live := m.live()
+			if len(live) == 0 {
+				return m.open(t, m.newJob(), Range{0, modelGroups - 1}, nil, modelView{})
+			}
+			return rapid.SampledFrom(live).Draw(t, "session")
+		}
+		pickSnapshot := func(t *rapid.T) *modelSnapshot {
+			kept := m.kept()
+			if len(kept) == 0 {
+				t.Skip("no snapshot")
+			}
+			return rapid.SampledFrom(kept).Draw(t, "snapshot")
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"write":         func(t *rapid.T) { m.write(t, pick(t)) },
+			"write2":        func(t *rapid.T) { m.write(t, pick(t)) },
+			"barrier":       func(t *rapid.T) { pick(t).epoch++ }, // a checkpoint that never came to a snapshot
+			"snapshot":      func(t *rapid.T) { m.snapshot(t, pick(t)) },
+			"check":         func(t *rapid.T) { m.check(t, pick(t)) },
+			"read snapshot": func(t *rapid.T) { m.checkSnapshot(t, pickSnapshot(t)) },
+			"resend": func(t *rapid.T) {
+				s := pick(t)
+				if s.last == nil {
+					t.Skip("nothing written")
+				}
+				s.session = m.attach(t, s.session.ID(), s.token)
+				m.must(t, s.session.Write(m.ctx, s.seq, s.lastEpoch, s.last))
+			},
+			"restart server": func(t *rapid.T) {
+				m.restartServer(t)
+				for _, s := range m.live() {
+					s.session = m.attach(t, s.session.ID(), s.token)
+				}
+			},
+			"recover": func(t *rapid.T) { // the same job, from any of its snapshots or another's
+				s := pick(t)
+				snapshot := pickSnapshot(t)
+				if !m.ownedBy(s.job, snapshot) {
+					t.Skip("snapshot of another job")
+				}
+				m.restore(t, s.job, snapshot)
+			},
+			"start from snapshot": func(t *rapid.T) { m.restore(t, m.newJob(), pickSnapshot(t)) },
+			"close": func(t *rapid.T) {
+				s := pick(t)
+				m.must(t, s.session.Close(m.ctx))
+				s.fenced = true
+			},
+			"release": func(t *rapid.T) {
+				s := pickSnapshot(t)
+				existed, err := m.lineage.Release(m.ctx, s.id)
+				m.must(t, err)
+				if !existed {
+					t.Fatalf("snapshot %s was not there", s.id)
+				}
+				s.released = true
+			},
+			"sweep": func(t *rapid.T) {
+				_, err := m.lineage.collect(m.ctx, rapid.Bool().Draw(t, "everything"))
+				m.must(t, err)
+			},
+			"zombie": func(t *rapid.T) { // a fenced or closed session changes nothing
+				for _, s := range m.sessions {
+					if s.fenced {
+						err := s.session.Write(m.ctx, s.seq+1, s.epoch, []Entry{{Op: OpPut, Group: s.groups.First, Key: []byte("zombie")}})
+						if !errors.Is(err, ErrFenced) && !errors.Is(err, ErrSessionNotFound) {
+							t.Fatalf("a zombie's write: %v", err)
+						}
+					}
+				}
+			},
+		})
+		m.finish(t)
+	})
+}
+
+// ownedBy says whether a snapshot was taken by sessions of a job.
+func (m *model) ownedBy(job string, s *modelSnapshot) bool {
+	info, err := m.lineage.Snapshot(m.ctx, s.id)
+	return err == nil && info.JobID == job
+}
+
+// finish compares everything once more, then lets go of all: no row may stay.
+func (m *model) finish(t *rapid.T) {
+	for _, s := range m.live() {
+		m.check(t, s)
+	}
+	for _, s := range m.kept() {
+		m.checkSnapshot(t, s)
+	}
+	_, err := m.lineage.Collect(m.ctx, false)
+	m.must(t, err)
+	report, err := m.lineage.Collect(m.ctx, true)
+	m.must(t, err)
+	if report.RemovedRows+report.RemovedVersions+report.DroppedSpaces > 0 {
+		t.Fatalf("garbage after a collection: %+v", report)
+	}
+	for _, s := range m.live() {
+		m.check(t, s)
+		m.must(t, s.session.Close(m.ctx))
+	}
+	for _, s := range m.kept() {
+		m.checkSnapshot(t, s)
+		_, err := m.lineage.Release(m.ctx, s.id)
+		m.must(t, err)
+	}
+	_, err = m.lineage.Collect(m.ctx, false)
+	m.must(t, err)
+	size, err := m.store.Bytes(m.ctx)
+	m.must(t, err)
+	if size != 0 {
+		t.Fatalf("%d bytes of rows are left", size)
+	}
+}

@@ -1,0 +1,81 @@
+package lineage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/flinkndb/flinkndb/server/store/memory"
+)
+
+// TestFencedWriterChangesNothing races a writer with the session that takes its place: whatever the
+// older one wrote after the newer one was opened must be invisible, whatever came before must be in
+// the snapshot.
+func TestFencedWriterChangesNothing(t *testing.T) {
+	ctx := context.Background()
+	for round := range 50 {
+		l, err := New(ctx, memory.New(), Options{Log: zerolog.Nop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := openForRace(t, l, "old", nil)
+		put := func(s *Session, seq, epoch uint64, value string) error {
+			return s.Write(ctx, seq, epoch, []Entry{{Op: OpPut, Key: []byte("k"), Value: []byte(value)}})
+		}
+		if err := put(old, 1, 1, "kept"); err != nil {
+			t.Fatal(err)
+		}
+		_, commit, err := old.Snapshot(ctx, SnapshotRequest{ID: "s", Epoch: 1, Kind: SnapshotCheckpoint})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := commit.Wait(ctx); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			for seq := uint64(2); ; seq++ {
+				if err := put(old, seq, 2, fmt.Sprintf("lost-%d", seq)); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+		young := openForRace(t, l, "young", []Base{{"s", Range{0, 0}}})
+		for range 20 {
+			values, err := young.Read(ctx, []Entry{{Key: []byte("k")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(values[0]) != "kept" {
+				t.Fatalf("round %d: the new session sees %q", round, values[0])
+			}
+		}
+		if err := <-ended; !errors.Is(err, ErrFenced) {
+			t.Fatalf("the old session ended with %v", err)
+		}
+		if err := put(young, 1, 1, "new"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func openForRace(t *testing.T, l *Lineage, token string, bases []Base) *Session {
+	t.Helper()
+	ctx := context.Background()
+	result, err := l.Open(ctx, OpenRequest{Token: token, JobID: "job", GroupCount: 1, Bases: bases})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Attach(ctx, result.SessionID, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.RegisterState(ctx, "value", KindValue); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
