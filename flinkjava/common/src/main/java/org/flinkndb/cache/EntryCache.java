@@ -161,6 +161,11 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
         return bytes;
     }
 
+    /** Whether the store may hold rows that are not cached. */
+    public final boolean mayHaveUncached() {
+        return storeUnknown || evicted.bytes() > 0;
+    }
+
     /** Number of cached entries. */
     public final int cachedEntries() {
         return size;

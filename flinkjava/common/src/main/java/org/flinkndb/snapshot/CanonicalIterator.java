@@ -7,6 +7,7 @@ import org.apache.flink.runtime.state.metainfo.StateMetaInfoSnapshot;
 
 import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.SnapshotClient;
+import org.flinkndb.state.RowTransformer;
 
 import java.io.IOException;
 import java.util.ArrayList;

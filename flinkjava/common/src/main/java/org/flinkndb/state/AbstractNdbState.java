@@ -23,6 +23,8 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
     private RegisteredKeyValueStateBackendMetaInfo<N, V> metaInfo;
     private RowCodec<K, N> taskCodec;
     private volatile RowCodec<K, N> flusherCodec;
+    private final CleanupScan<K, N> cleanupScan;
+    private RowTransformer readFilter;
     private V defaultValue;
     private N currentNamespace;
 
@@ -35,10 +37,18 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         this.wireIndex = context.session().registerState(metaInfo.getName(), kind);
         this.metaInfo = metaInfo;
         this.defaultValue = descriptor.getDefaultValue();
+        this.cleanupScan =
+                new CleanupScan<>(
+                        () ->
+                                new StateKeys<>(context, wireIndex, getNamespaceSerializer())
+                                        .keysAndNamespaces()
+                                        .iterator(),
+                        this::mayHaveUncached);
         makeCodecs();
     }
 
     private void makeCodecs() {
+        readFilter = RowTransformer.of(metaInfo);
         taskCodec = new RowCodec<>(context.keySerializer(), metaInfo.getNamespaceSerializer());
         flusherCodec =
                 new RowCodec<>(
@@ -125,6 +135,31 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         return answer.op(0) == EntryBatch.OP_PUT ? answer : null;
     }
 
+    /**
+     * What is left of a row's value after Flink's filter for full snapshots (expired values), if the
+     * state has one: the array and the part of it; null when nothing is left. Task thread.
+     */
+    final ValueBytes filtered(EntryBatch row, int i) throws IOException {
+        if (readFilter == null) {
+            return new ValueBytes(row.valueData(), row.valueOffset(i), row.valueLength(i));
+        }
+        byte[] kept = readFilter.apply(row.value(i));
+        return kept == null ? null : new ValueBytes(kept, 0, kept.length);
+    }
+
+    /** A part of an array. */
+    static final class ValueBytes {
+        final byte[] data;
+        final int offset;
+        final int length;
+
+        private ValueBytes(byte[] data, int offset, int length) {
+            this.data = data;
+            this.offset = offset;
+            this.length = length;
+        }
+    }
+
     // --------------------------------------------------------------------------------- migration
 
     @Override
@@ -174,8 +209,8 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
 
     @Override
     public final StateIncrementalVisitor<K, N, V> getStateIncrementalVisitor(int recommended) {
-        CacheVisitor.Access<K, N, V> access =
-                new CacheVisitor.Access<>() {
+        CleanupVisitor.Access<K, N, V> access =
+                new CleanupVisitor.Access<>() {
                     @Override
                     public V load(K key, N namespace, int group) {
                         return StateAccess.get(() -> loadAt(key, namespace, group));
@@ -192,11 +227,14 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
                                 key, context.numberOfKeyGroups());
                     }
                 };
-        return new CacheVisitor<>(access, cachedAddresses(), recommended);
+        return new CleanupVisitor<>(access, cachedAddresses(), cleanupScan.begin(), recommended);
     }
 
+    /** Whether the store may hold rows that are not cached. */
+    abstract boolean mayHaveUncached();
+
     /** Keys and namespaces of the entries that are cached now. */
-    abstract List<CacheVisitor.Address<K, N>> cachedAddresses();
+    abstract List<CleanupVisitor.Address<K, N>> cachedAddresses();
 
     /** The value of any key, or null. */
     abstract V loadAt(K key, N namespace, int group) throws IOException, InterruptedException;

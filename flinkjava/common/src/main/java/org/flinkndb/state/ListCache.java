@@ -40,9 +40,9 @@ final class ListCache<K, N, E> extends EntryCache<K, N, ListEntry<K, N, E>> {
         clearCache();
     }
 
-    List<CacheVisitor.Address<K, N>> addresses() {
-        List<CacheVisitor.Address<K, N>> addresses = new ArrayList<>(cachedEntries());
-        forEach(e -> addresses.add(new CacheVisitor.Address<>(e.key(), e.namespace())));
+    List<CleanupVisitor.Address<K, N>> addresses() {
+        List<CleanupVisitor.Address<K, N>> addresses = new ArrayList<>(cachedEntries());
+        forEach(e -> addresses.add(new CleanupVisitor.Address<>(e.key(), e.namespace())));
         return addresses;
     }
 
@@ -129,10 +129,10 @@ final class ListCache<K, N, E> extends EntryCache<K, N, ListEntry<K, N, E>> {
         }
         EntryBatch row = state.readRow(entry.key(), entry.namespace(), entry.group());
         List<E> list = new ArrayList<>();
-        if (row != null) {
+        AbstractNdbState.ValueBytes bytes = row == null ? null : state.filtered(row, 0);
+        if (bytes != null) {
             DataInputDeserializer in =
-                    state.codec(true)
-                            .input(row.valueData(), row.valueOffset(0), row.valueLength(0));
+                    state.codec(true).input(bytes.data, bytes.offset, bytes.length);
             while (in.available() > 0) {
                 list.add(ListDelimitedSerializer.deserializeNextElement(in, serializer));
             }

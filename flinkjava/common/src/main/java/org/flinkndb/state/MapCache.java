@@ -52,9 +52,9 @@ final class MapCache<K, N, UK, UV> extends EntryCache<K, N, MapEntry<K, N, UK, U
         clearCache();
     }
 
-    List<CacheVisitor.Address<K, N>> addresses() {
-        List<CacheVisitor.Address<K, N>> addresses = new ArrayList<>(cachedEntries());
-        forEach(e -> addresses.add(new CacheVisitor.Address<>(e.key(), e.namespace())));
+    List<CleanupVisitor.Address<K, N>> addresses() {
+        List<CleanupVisitor.Address<K, N>> addresses = new ArrayList<>(cachedEntries());
+        forEach(e -> addresses.add(new CleanupVisitor.Address<>(e.key(), e.namespace())));
         return addresses;
     }
 
@@ -105,13 +105,12 @@ final class MapCache<K, N, UK, UV> extends EntryCache<K, N, MapEntry<K, N, UK, U
         keySerializer.serialize(userKey, key);
         EntryBatch row = state.readRow(entry.group(), key.getSharedBuffer(), key.length());
         slot.absentInStore = row == null;
-        slot.present = row != null;
-        if (row == null) {
+        AbstractNdbState.ValueBytes bytes = row == null ? null : state.filtered(row, 0);
+        slot.present = bytes != null;
+        if (bytes == null) {
             return 0;
         }
-        DataInputDeserializer in =
-                state.codec(true).input(row.valueData(), row.valueOffset(0), row.valueLength(0));
-        slot.value = readValue(in);
+        slot.value = readValue(state.codec(true).input(bytes.data, bytes.offset, bytes.length));
         sizes.learn(row.valueLength(0));
         return row.valueLength(0);
     }
@@ -229,8 +228,12 @@ final class MapCache<K, N, UK, UV> extends EntryCache<K, N, MapEntry<K, N, UK, U
         UK userKey = userKey(page, i);
         if (!entry.slots.containsKey(userKey)) {
             MapEntry.Slot<UV> slot = new MapEntry.Slot<>();
-            slot.present = true;
-            slot.value = value(page, i);
+            AbstractNdbState.ValueBytes bytes = state.filtered(page, i);
+            slot.present = bytes != null;
+            if (bytes != null) {
+                slot.value =
+                        readValue(state.codec(true).input(bytes.data, bytes.offset, bytes.length));
+            }
             sizes.learn(page.valueLength(i));
             addSlot(entry, userKey, slot, page.valueLength(i));
         }
@@ -260,12 +263,6 @@ final class MapCache<K, N, UK, UV> extends EntryCache<K, N, MapEntry<K, N, UK, U
         codec.readKey(in);
         codec.readNamespace(in);
         return keySerializer.deserialize(in);
-    }
-
-    UV value(EntryBatch page, int i) throws IOException {
-        return readValue(
-                state.codec(true)
-                        .input(page.valueData(), page.valueOffset(i), page.valueLength(i)));
     }
 
     @Override

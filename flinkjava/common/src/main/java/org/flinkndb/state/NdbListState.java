@@ -147,7 +147,12 @@ final class NdbListState<K, N, E> extends AbstractNdbState<K, N, List<E>>
     }
 
     @Override
-    List<CacheVisitor.Address<K, N>> cachedAddresses() {
+    boolean mayHaveUncached() {
+        return cache.mayHaveUncached();
+    }
+
+    @Override
+    List<CleanupVisitor.Address<K, N>> cachedAddresses() {
         return cache.addresses();
     }
 

@@ -203,7 +203,12 @@ final class NdbMapState<K, N, UK, UV> extends AbstractNdbState<K, N, Map<UK, UV>
     }
 
     @Override
-    List<CacheVisitor.Address<K, N>> cachedAddresses() {
+    boolean mayHaveUncached() {
+        return cache.mayHaveUncached();
+    }
+
+    @Override
+    List<CleanupVisitor.Address<K, N>> cachedAddresses() {
         return cache.addresses();
     }
 

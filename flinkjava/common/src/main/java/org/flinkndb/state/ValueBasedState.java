@@ -79,7 +79,12 @@ abstract class ValueBasedState<K, N, V> extends AbstractNdbState<K, N, V> {
     }
 
     @Override
-    final List<CacheVisitor.Address<K, N>> cachedAddresses() {
+    boolean mayHaveUncached() {
+        return cache.mayHaveUncached();
+    }
+
+    @Override
+    final List<CleanupVisitor.Address<K, N>> cachedAddresses() {
         return cache.addresses();
     }
 

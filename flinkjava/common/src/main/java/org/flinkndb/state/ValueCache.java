@@ -38,9 +38,9 @@ final class ValueCache<K, N, V> extends EntryCache<K, N, ValueEntry<K, N, V>> {
         clearCache();
     }
 
-    List<CacheVisitor.Address<K, N>> addresses() {
-        List<CacheVisitor.Address<K, N>> addresses = new ArrayList<>(cachedEntries());
-        forEach(e -> addresses.add(new CacheVisitor.Address<>(e.key(), e.namespace())));
+    List<CleanupVisitor.Address<K, N>> addresses() {
+        List<CleanupVisitor.Address<K, N>> addresses = new ArrayList<>(cachedEntries());
+        forEach(e -> addresses.add(new CleanupVisitor.Address<>(e.key(), e.namespace())));
         return addresses;
     }
 
@@ -99,18 +99,19 @@ final class ValueCache<K, N, V> extends EntryCache<K, N, ValueEntry<K, N, V>> {
                 entry.absentInStore = true;
             } else {
                 serialized = row.valueLength(0);
-                entry.value =
-                        serializer.deserialize(
-                                state.codec(true)
-                                        .input(
-                                                row.valueData(),
-                                                row.valueOffset(0),
-                                                row.valueLength(0)));
+                entry.value = deserialize(state.filtered(row, 0));
                 sizes.learn(serialized);
             }
         }
         insert(entry, SizeEstimate.heap(serialized));
         return entry;
+    }
+
+    private V deserialize(AbstractNdbState.ValueBytes bytes) throws IOException {
+        return bytes == null
+                ? null
+                : serializer.deserialize(
+                        state.codec(true).input(bytes.data, bytes.offset, bytes.length));
     }
 
     @Override

@@ -9,14 +9,13 @@ import java.util.Iterator;
 import java.util.List;
 
 /**
- * Visits the entries of a state that were cached when the visit began, a few at a time: Flink's
- * incremental clean-up of expired values calls it at every access, so it must not ask the server.
- * Expired rows that are not cached are filtered when they are read, and left out of canonical
- * savepoints.
+ * Visits the entries of a state a few at a time, for Flink's incremental clean-up of expired values:
+ * first those that are cached, then, as far as {@link CleanupScan} allows, those in the store.
  */
-final class CacheVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> {
+final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> {
     private final Access<K, N, V> access;
-    private final Iterator<Address<K, N>> addresses;
+    private final Iterator<Address<K, N>> cached;
+    private final CleanupScan<K, N> stored;
     private final int chunk;
 
     /** How the visitor reaches the state. */
@@ -39,28 +38,46 @@ final class CacheVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> {
         }
     }
 
-    CacheVisitor(Access<K, N, V> access, List<Address<K, N>> addresses, int chunk) {
+    CleanupVisitor(
+            Access<K, N, V> access,
+            List<Address<K, N>> cached,
+            CleanupScan<K, N> stored,
+            int chunk) {
         this.access = access;
-        this.addresses = addresses.iterator();
+        this.cached = cached.iterator();
+        this.stored = stored;
         this.chunk = Math.max(1, chunk);
     }
 
     @Override
     public boolean hasNext() {
-        return addresses.hasNext();
+        return cached.hasNext() || stored.hasNext();
     }
 
     @Override
     public Collection<StateEntry<K, N, V>> nextEntries() {
         List<StateEntry<K, N, V>> entries = new ArrayList<>(chunk);
-        while (entries.size() < chunk && addresses.hasNext()) {
-            Address<K, N> at = addresses.next();
-            V value = access.load(at.key, at.namespace, access.groupOf(at.key));
+        while (entries.size() < chunk && hasNext()) {
+            V value;
+            Address<K, N> at;
+            if (cached.hasNext()) {
+                at = cached.next();
+                value = load(at);
+            } else {
+                long start = System.nanoTime();
+                at = stored.next();
+                value = load(at);
+                stored.spent(System.nanoTime() - start);
+            }
             if (value != null) {
                 entries.add(new StateEntry.SimpleStateEntry<>(at.key, at.namespace, value));
             }
         }
         return entries;
+    }
+
+    private V load(Address<K, N> at) {
+        return access.load(at.key, at.namespace, access.groupOf(at.key));
     }
 
     @Override

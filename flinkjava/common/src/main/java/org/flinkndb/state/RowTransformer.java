@@ -1,4 +1,4 @@
-package org.flinkndb.snapshot;
+package org.flinkndb.state;
 
 import org.apache.flink.api.common.state.StateDescriptor;
 import org.apache.flink.api.common.typeutils.TypeSerializer;
@@ -16,15 +16,16 @@ import java.util.Optional;
 
 /**
  * Applies what Flink wants done to the values of a full snapshot (leaving expired ones out) to the
- * bytes of rows. Not thread-safe.
+ * bytes of rows: when a canonical savepoint is written, and when rows are read, since a native snapshot
+ * is not rewritten. Not thread-safe.
  */
-abstract class RowTransformer {
+public abstract class RowTransformer {
     /** The value to be written, or null when the row is to be left out. */
-    abstract byte[] apply(byte[] value) throws IOException;
+    public abstract byte[] apply(byte[] value) throws IOException;
 
     /** The transformer of a state; null when its rows stay as they are. */
     @SuppressWarnings("unchecked")
-    static RowTransformer of(RegisteredKeyValueStateBackendMetaInfo<?, ?> metaInfo) {
+    public static RowTransformer of(RegisteredKeyValueStateBackendMetaInfo<?, ?> metaInfo) {
         StateSnapshotTransformFactory<?> factory = metaInfo.getStateSnapshotTransformFactory();
         if (metaInfo.getStateType() == StateDescriptor.Type.LIST) {
             return factory.createForDeserializedState()
@@ -57,7 +58,7 @@ abstract class RowTransformer {
         }
 
         @Override
-        byte[] apply(byte[] value) {
+        public byte[] apply(byte[] value) {
             return transformer.filterOrTransform(value);
         }
     }
@@ -71,7 +72,7 @@ abstract class RowTransformer {
         }
 
         @Override
-        byte[] apply(byte[] value) {
+        public byte[] apply(byte[] value) {
             if (value[0] != 0) {
                 return value;
             }
@@ -98,7 +99,7 @@ abstract class RowTransformer {
         }
 
         @Override
-        byte[] apply(byte[] value) throws IOException {
+        public byte[] apply(byte[] value) throws IOException {
             List<E> kept = new ArrayList<>();
             for (E element : lists.deserializeList(value, serializer)) {
                 E transformed = transformer.filterOrTransform(element);
