@@ -11,22 +11,10 @@ import (
 	"github.com/flinkndb/flinkndb/server/store"
 )
 
-// durability hands out what Update returns.
-type durability interface{ committed() store.Commit }
-
-func (s *Store) newDurability() durability {
-	if s.cfg.durability != DurabilityDisk {
-		return atCommit{}
-	}
-	p := &prober{store: s, wake: make(chan struct{}, 1)}
-	s.background.Go(p.run)
-	return p
-}
-
 // atCommit: what is committed is as durable as it will be.
 type atCommit struct{}
 
-func (atCommit) committed() store.Commit    { return atCommit{} }
+// Wait implements store.Commit.
 func (atCommit) Wait(context.Context) error { return nil }
 
 // prober proves that commits are on the data nodes' disks. NDB writes global checkpoints: consistent
@@ -35,8 +23,10 @@ func (atCommit) Wait(context.Context) error { return nil }
 // commits in p+2 or above is the proof. Probes run only while somebody waits.
 //
 // After a crash of the whole cluster the numbers go on from what was on disk, which would make that
-// proof wrong. So each probe also looks whether the one before it is still there: if so, the crash
-// lost nothing that was committed before that; if not, commits may be lost and their waiters learn it.
+// proof wrong. So the probe that follows a commit also looks whether the commit's mark is there (its
+// slot is not used again before), and each later probe whether the one before it is still there. If
+// so, a crash between them has lost nothing that matters; if not, the waiters learn that their
+// commits may be lost.
 type prober struct {
 	store *Store
 	wake  chan struct{}
@@ -48,6 +38,7 @@ type prober struct {
 // ticket is the durability of one commit.
 type ticket struct {
 	since time.Time
+	mark  mark
 	done  chan struct{}
 	err   error // set before done is closed
 }
@@ -64,8 +55,9 @@ const probeInterval = 100 * time.Millisecond
 // errCommitsLost is what waiters learn when the whole cluster went down before their commits were on disk.
 var errCommitsLost = errors.New("the NDB cluster went down as a whole and came back without the last commits: restore the jobs from their last completed checkpoints")
 
-func (p *prober) committed() store.Commit {
-	t := &ticket{since: time.Now(), done: make(chan struct{})}
+// committed registers a commit that has just happened and takes over its mark.
+func (p *prober) committed(m mark) store.Commit {
+	t := &ticket{since: time.Now(), mark: m, done: make(chan struct{})}
 	p.mu.Lock()
 	p.unbound = append(p.unbound, t)
 	p.mu.Unlock()
@@ -129,11 +121,12 @@ func (p *prober) run() {
 
 // round sends one probe, resolves what it proves, and returns what is still waiting.
 func (p *prober) round(ctx context.Context, trail *probeTrail, waiting []boundTickets, fresh []*ticket) []boundTickets {
-	gci, err := p.store.probe(ctx, trail)
+	gci, err := p.store.probe(ctx, trail, fresh)
 	switch {
 	case errors.Is(err, errCommitsLost):
 		p.store.log.Error().Err(err).Msg("commits are lost")
 		*trail = probeTrail{}
+		p.giveMarksBack(fresh)
 		resolveAll(append(waiting, boundTickets{tickets: fresh}), err)
 		return nil
 	case err != nil: // the store is being closed, or nothing answers: the waiters have their own deadlines
@@ -156,9 +149,16 @@ func (p *prober) round(ctx context.Context, trail *probeTrail, waiting []boundTi
 	}
 	waiting = waiting[n:]
 	if len(fresh) > 0 {
+		p.giveMarksBack(fresh)
 		waiting = append(waiting, boundTickets{gci, fresh})
 	}
 	return waiting
+}
+
+func (p *prober) giveMarksBack(tickets []*ticket) {
+	for _, t := range tickets {
+		p.store.marks.giveBack(t.mark)
+	}
 }
 
 func (p *prober) rewake() {
@@ -191,24 +191,30 @@ type probeTrail struct {
 // probeSlot is the prober's slot in server_commit.
 const probeSlot = 0
 
-// probe commits a small change and returns the number of the global checkpoint that holds it.
-func (s *Store) probe(ctx context.Context, trail *probeTrail) (gci uint64, err error) {
+// probe commits a small change and returns the number of the global checkpoint that holds it. It
+// fails with errCommitsLost if the trail breaks off or if one of the tickets' marks is not there.
+func (s *Store) probe(ctx context.Context, trail *probeTrail, tickets []*ticket) (gci uint64, err error) {
 	err = s.withRetry(ctx, "probe", func(ctx context.Context, h *host) error {
 		return s.withSession(ctx, h.aux, func(c *session) error {
-			gci, err = c.probe(s.writer, trail)
+			gci, err = c.probe(s.writer, trail, tickets)
 			return err
 		})
 	})
 	return gci, err
 }
 
-func (c *session) probe(writer uint64, trail *probeTrail) (uint64, error) {
+func (c *session) probe(writer uint64, trail *probeTrail, tickets []*ticket) (uint64, error) {
 	found, err := c.startProbe(writer)
 	if err != nil {
 		c.discard()
 		return 0, err
 	}
-	if trail.started && found != trail.last && found != trail.tried {
+	marksThere, err := c.marksThere(writer, tickets)
+	if err != nil {
+		c.discard()
+		return 0, err
+	}
+	if !marksThere || trail.started && found != trail.last && found != trail.tried {
 		c.rollback()
 		return 0, errCommitsLost
 	}
@@ -240,6 +246,29 @@ func (c *session) startProbe(writer uint64) (found uint64, err error) {
 			return err
 		})
 	return found, err
+}
+
+// marksThere says whether the marks of all tickets are in the table.
+func (c *session) marksThere(writer uint64, tickets []*ticket) (bool, error) {
+	if len(tickets) == 0 {
+		return true, nil
+	}
+	there := map[uint64]uint64{}
+	err := c.query(fmt.Sprintf("SELECT slot,seq FROM server_commit WHERE writer=%d", writer), func(columns []driver.Value) error {
+		slot, err1 := asUint(columns[0])
+		seq, err2 := asUint(columns[1])
+		there[slot] = seq
+		return errors.Join(err1, err2)
+	})
+	if err != nil {
+		return false, err
+	}
+	for _, t := range tickets {
+		if there[uint64(t.mark.slot)] != t.mark.seq {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // lastGCI returns the number of the global checkpoint of this connection's last commit: the upper

@@ -124,12 +124,38 @@ func ensureSchema(ctx context.Context, db *sql.DB, cfg *config) error {
 			continue
 		}
 		for _, s := range append(m.statements, setVersion(m.to)) {
-			if _, err := db.ExecContext(ctx, statementFor(cfg.engine, s)); err != nil {
+			if err := createTable(ctx, db, statementFor(cfg.engine, s)); err != nil {
 				return fmt.Errorf("creating the tables in database %s: %w", cfg.database, err)
 			}
 		}
 	}
 	return checkEngine(ctx, db, cfg)
+}
+
+// createTable runs a statement of the schema. NDB tells the reason of a failure in warnings only.
+func createTable(ctx context.Context, db *sql.DB, statement string) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = conn.ExecContext(ctx, statement)
+	if err == nil {
+		return nil
+	}
+	rows, warnErr := conn.QueryContext(ctx, "SHOW WARNINGS")
+	if warnErr != nil {
+		return err
+	}
+	defer rows.Close()
+	var level, message string
+	var code int
+	for rows.Next() {
+		if rows.Scan(&level, &code, &message) == nil {
+			err = fmt.Errorf("%w; %s %d: %s", err, strings.ToLower(level), code, message)
+		}
+	}
+	return err
 }
 
 // readVersion returns the schema's version; 0 = no tables yet.

@@ -20,7 +20,8 @@ const startTimeout = 3 * time.Minute
 
 // servers are the database servers that tests share; each is started when first needed.
 type servers struct {
-	ndb, mysql, mariadb shared
+	ndb, redundant, mysql, mariadb shared
+	cluster                        *cluster.Cluster // of redundant
 }
 
 // shared is a database server started once for all tests that use it.
@@ -37,7 +38,7 @@ var databases atomic.Int64
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	for _, s := range []*shared{&shareds.ndb, &shareds.mysql, &shareds.mariadb} {
+	for _, s := range []*shared{&shareds.ndb, &shareds.redundant, &shareds.mysql, &shareds.mariadb} {
 		if s.stop != nil {
 			if err := s.stop(); err != nil {
 				fmt.Fprintln(os.Stderr, "stopping a database server:", err)
@@ -88,6 +89,23 @@ func ndbURL(t testing.TB) string {
 	return url(freshDatabase())
 }
 
+// redundantCluster returns a cluster with two data nodes, two replicas and two MySQL servers, and the
+// URL of a fresh database on it. A test that breaks something repairs it before it ends.
+func redundantCluster(t testing.TB) (*cluster.Cluster, string) {
+	url := shareds.redundant.start(t, cluster.TestNDBVariable, func(ctx context.Context, dir string) (func(string) string, func() error, error) {
+		c, err := cluster.Start(ctx, cluster.Options{Dir: dir, DataNodes: 2, Replicas: 2, MySQLServers: 2, DataMemory: "256M"})
+		if err != nil {
+			return nil, nil, err
+		}
+		shareds.cluster = c
+		return func(db string) string { return c.URLOf(db) }, c.KillAll, nil
+	})
+	if !shareds.cluster.Running() {
+		t.Fatal("an earlier test left the cluster broken")
+	}
+	return shareds.cluster, url(freshDatabase())
+}
+
 func mysqlURL(t testing.TB) string {
 	return plainURL(t, &shareds.mysql, cluster.StartMySQL)
 }
@@ -132,6 +150,12 @@ func openTest(t testing.TB, url string) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if !s.closed.Load() { // a cluster takes some hundred tables only
+			_, err := s.hosts.pick().db.ExecContext(context.Background(), "DROP DATABASE IF EXISTS "+s.cfg.database)
+			if err != nil {
+				t.Logf("removing database %s: %v", s.cfg.database, err)
+			}
+		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

@@ -32,7 +32,7 @@ type Store struct {
 	writer        uint64 // this run of this server, in table server_commit
 	marks         marks
 	longStates    longStates
-	durability    durability
+	prober        *prober      // nil unless durability=disk
 	analyzed      atomic.Int64 // Unix time in seconds of the last look at the index statistics
 	closed        atomic.Bool
 	closing       chan struct{} // closed by Close
@@ -61,7 +61,10 @@ func Open(ctx context.Context, rawURL string, log zerolog.Logger, reg prometheus
 		_ = hs.close()
 		return nil, err
 	}
-	s.durability = s.newDurability()
+	if cfg.durability == DurabilityDisk {
+		s.prober = &prober{store: s, wake: make(chan struct{}, 1)}
+		s.background.Go(s.prober.run)
+	}
 	return s, nil
 }
 
@@ -72,11 +75,11 @@ func (s *Store) Name() string { return s.cfg.name() }
 func (s *Store) Close() error {
 	var err error
 	s.closeOnce.Do(func() {
-		s.removeMarks()
 		s.closed.Store(true)
 		close(s.closing)
-		err = s.hosts.close()
 		s.background.Wait()
+		s.removeMarks()
+		err = s.hosts.close()
 	})
 	return err
 }

@@ -27,18 +27,22 @@ var errUnknownOutcome = errors.New("it is not known whether the transaction was 
 // Update implements store.Store.
 func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) (store.Commit, error) {
 	began := time.Now()
+	var commit store.Commit
 	err := s.withRetry(ctx, "update", func(ctx context.Context, h *host) error {
-		return s.withSession(ctx, h.updates, func(c *session) error { return s.transact(c, h, fn) })
+		return s.withSession(ctx, h.updates, func(c *session) (err error) {
+			commit, err = s.transact(c, h, fn)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.metrics.updated(began)
-	return s.durability.committed(), nil
+	return commit, nil
 }
 
 // transact runs fn in one transaction on one connection of host.updates.
-func (s *Store) transact(c *session, h *host, fn func(store.Tx) error) error {
+func (s *Store) transact(c *session, h *host, fn func(store.Tx) error) (store.Commit, error) {
 	ended := false
 	defer func() {
 		if !ended { // fn panicked
@@ -54,11 +58,11 @@ func (s *Store) transact(c *session, h *host, fn func(store.Tx) error) error {
 	if t.err != nil || fnErr != nil {
 		ended = true
 		c.rollback()
-		return t.cause(fnErr)
+		return nil, t.cause(fnErr)
 	}
-	err := s.commit(c, t.wrote)
+	commit, err := s.commit(c, t.wrote)
 	ended = true
-	return err
+	return commit, err
 }
 
 // cause is the error of a transaction that must be rolled back: the store's own if there is one,
@@ -83,30 +87,40 @@ func (c *session) rollback() {
 }
 
 // commit ends a transaction. One that wrote something leaves a mark, by which its outcome can be
-// found out should the answer to COMMIT be lost.
-func (s *Store) commit(c *session, wrote bool) error {
+// found out should the answer to COMMIT be lost. With durability=disk each leaves one, since also one
+// that only read must be able to tell whether what it saw is on disk.
+func (s *Store) commit(c *session, wrote bool) (store.Commit, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), commitTimeout)
 	defer cancel()
 	c.ctx = ctx
-	if !wrote {
+	if !wrote && s.prober == nil {
 		if _, err := c.exec("COMMIT"); err != nil {
 			c.discard()
-			return err
+			return nil, err
 		}
-		return nil
+		return atCommit{}, nil
 	}
-	mark := s.marks.take()
-	known := true
-	defer func() { s.marks.giveBack(mark, known) }()
-	_, err := c.exec(mark.statement(s.writer) + "; COMMIT")
+	m := s.marks.take()
+	err := s.commitMarked(c, m)
+	if errors.Is(err, errUnknownOutcome) {
+		return nil, err // and the mark's slot is not used again: the transaction may still hold it
+	}
+	if err != nil || s.prober == nil {
+		s.marks.giveBack(m)
+		return atCommit{}, err
+	}
+	return s.prober.committed(m), nil // it gives the mark back
+}
+
+func (s *Store) commitMarked(c *session, m mark) error {
+	_, err := c.exec(m.statement(s.writer) + "; COMMIT")
 	if err == nil {
 		return nil
 	}
 	c.discard()
-	done, findErr := s.outcome(c.ctx, mark)
+	done, findErr := s.outcome(c.ctx, m)
 	switch {
 	case findErr != nil:
-		known = false
 		s.metrics.outcomes.WithLabelValues("unknown").Inc()
 		return fmt.Errorf("%w: %w (looking for it: %v)", errUnknownOutcome, err, findErr)
 	case done:
@@ -190,11 +204,8 @@ func (ms *marks) take() mark {
 	return mark{ms.last, ms.seq}
 }
 
-// giveBack frees the slot, unless an undecided transaction may still hold it.
-func (ms *marks) giveBack(m mark, known bool) {
-	if !known {
-		return
-	}
+// giveBack frees the slot.
+func (ms *marks) giveBack(m mark) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	ms.free = append(ms.free, m.slot)

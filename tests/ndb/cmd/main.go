@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -36,10 +37,10 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("ndb", flag.ExitOnError)
 	var opts ndb.Options
 	flags.StringVar(&opts.Dir, "dir", ".cache/ndb-cluster", "directory of the cluster's files")
-	flags.IntVar(&opts.DataNodes, "data-nodes", 1, "number of data nodes")
-	flags.IntVar(&opts.Replicas, "replicas", 1, "copies of each row; data nodes must be a multiple")
-	flags.IntVar(&opts.MySQLServers, "mysql-servers", 1, "number of MySQL servers")
-	flags.StringVar(&opts.DataMemory, "data-memory", "1G", "memory for rows and indexes in each data node")
+	flags.IntVar(&opts.DataNodes, "data-nodes", 1, "number of data nodes (or DATA_NODES)")
+	flags.IntVar(&opts.Replicas, "replicas", 1, "copies of each row; data nodes must be a multiple (or REPLICAS)")
+	flags.IntVar(&opts.MySQLServers, "mysql-servers", 1, "number of MySQL servers (or MYSQL_SERVERS)")
+	flags.StringVar(&opts.DataMemory, "data-memory", "1G", "memory for rows and indexes in each data node (or DATA_MEMORY)")
 	keep := flags.Bool("keep", false, "down: leave the files, so that up restarts the same cluster")
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), usage)
@@ -48,6 +49,9 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		flags.Usage()
 		os.Exit(2)
+	}
+	if err := fromEnvironment(flags); err != nil {
+		return err
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -61,6 +65,19 @@ func run(ctx context.Context, args []string) error {
 		return status(opts.Dir)
 	}
 	return fmt.Errorf("command %q: allowed are up, down, status", args[0])
+}
+
+// fromEnvironment sets flags from variables, so that `make ndb-up DATA_NODES=2` works.
+func fromEnvironment(flags *flag.FlagSet) error {
+	for _, name := range []string{"data-nodes", "replicas", "mysql-servers", "data-memory"} {
+		variable := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		if value := os.Getenv(variable); value != "" {
+			if err := flags.Set(name, value); err != nil {
+				return fmt.Errorf("%s=%s: %w", variable, value, err)
+			}
+		}
+	}
+	return nil
 }
 
 func up(ctx context.Context, opts ndb.Options) error {
