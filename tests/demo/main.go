@@ -119,7 +119,7 @@ func (d *demo) start(ctx context.Context) error {
 	step("starting Flink with two TaskManagers")
 	home, err := filepath.Abs(d.home)
 	if err != nil {
-		return fmt.Errorf("Flink: %w", err)
+		return fmt.Errorf("folder of Flink: %w", err)
 	}
 	d.cluster, err = flinkcluster.Start(ctx, flinkcluster.Options{
 		Home: home, Dir: filepath.Join(d.dir, "flink"), Jars: []string{"dist/flinkndb-flink-2.jar"},

@@ -8,7 +8,6 @@ import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.ttl.TtlAwareSerializer;
 import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
 import org.apache.flink.util.StateMigrationException;
-
 import org.flinkndb.state.SerializerSupport;
 
 import java.io.IOException;
@@ -55,9 +54,9 @@ final class Flink2Serializers implements SerializerSupport {
         if (!compatibility.isCompatibleAsIs()
                 && !compatibility.isCompatibleWithReconfiguredSerializer()) {
             throw new StateMigrationException(
-                    "The new serializer for a MapState requires state migration in order for the job to"
-                            + " proceed, since the key schema has changed. However, migration for MapState"
-                            + " currently only allows value schema evolutions.");
+                    "The new serializer for a MapState requires state migration in order for the"
+                        + " job to proceed, since the key schema has changed. However, migration"
+                        + " for MapState currently only allows value schema evolutions.");
         }
     }
 }

@@ -26,7 +26,6 @@ import org.apache.flink.runtime.state.heap.HeapPriorityQueueElement;
 import org.apache.flink.runtime.state.metrics.LatencyTrackingStateConfig;
 import org.apache.flink.runtime.state.metrics.SizeTrackingStateConfig;
 import org.apache.flink.util.FlinkRuntimeException;
-
 import org.flinkndb.backend.BackendCore;
 import org.flinkndb.client.SnapshotKind;
 import org.flinkndb.snapshot.CanonicalResources;

@@ -1,7 +1,7 @@
 package org.flinkndb;
 
-import org.apache.flink.runtime.metrics.MetricNames;
 import org.apache.flink.core.fs.CloseableRegistry;
+import org.apache.flink.runtime.metrics.MetricNames;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackendBuilder;
 import org.apache.flink.runtime.state.BackendBuildingException;
 import org.apache.flink.runtime.state.InternalKeyContextImpl;
@@ -13,7 +13,6 @@ import org.apache.flink.runtime.state.metrics.SizeTrackingStateConfig;
 import org.apache.flink.runtime.state.restore.FullSnapshotRestoreOperation;
 import org.apache.flink.runtime.state.restore.SavepointRestoreResult;
 import org.apache.flink.runtime.state.restore.ThrowingIterator;
-
 import org.flinkndb.backend.BackendCore;
 import org.flinkndb.backend.BackendMetrics;
 import org.flinkndb.backend.SharedBudget;
@@ -128,8 +127,7 @@ final class NdbKeyedStateBackendBuilder<K> extends AbstractKeyedStateBackendBuil
         InternalKeyContextImpl<K> keyContext =
                 new InternalKeyContextImpl<>(keyGroupRange, numberOfKeyGroups);
         CacheBudget.Account account =
-                SharedBudget.open(
-                        parameters.getEnv().getSharedResources(), settings.cacheBytes());
+                SharedBudget.open(parameters.getEnv().getSharedResources(), settings.cacheBytes());
         BackendCore<K> core =
                 new BackendCore<>(
                         settings,

@@ -10,7 +10,6 @@ import org.apache.flink.runtime.state.BackendBuildingException;
 import org.apache.flink.runtime.state.ConfigurableStateBackend;
 import org.apache.flink.runtime.state.DefaultOperatorStateBackendBuilder;
 import org.apache.flink.runtime.state.OperatorStateBackend;
-
 import org.flinkndb.config.NdbOptions;
 import org.flinkndb.config.NdbSettings;
 

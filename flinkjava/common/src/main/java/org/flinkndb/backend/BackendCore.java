@@ -8,15 +8,14 @@ import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.InternalKeyContext;
 import org.apache.flink.runtime.state.KeyGroupRange;
 import org.apache.flink.runtime.state.Keyed;
-import org.apache.flink.runtime.state.PriorityComparable;
 import org.apache.flink.runtime.state.KeyedBackendSerializationProxy;
+import org.apache.flink.runtime.state.PriorityComparable;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.apache.flink.runtime.state.RegisteredPriorityQueueStateBackendMetaInfo;
 import org.apache.flink.runtime.state.StateSnapshotTransformer.StateSnapshotTransformFactory;
 import org.apache.flink.runtime.state.metainfo.StateMetaInfoSnapshot;
 import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
 import org.apache.flink.util.StateMigrationException;
-
 import org.flinkndb.cache.CacheBudget;
 import org.flinkndb.cache.WriteBehind;
 import org.flinkndb.client.EntryBatch;
@@ -159,24 +158,27 @@ public final class BackendCore<K> implements StateContext<K>, Closeable {
         switch (snapshot.getBackendStateType()) {
             case KEY_VALUE:
                 metaInfos.putIfAbsent(
-                        snapshot.getName(),
-                        new RegisteredKeyValueStateBackendMetaInfo<>(snapshot));
+                        snapshot.getName(), new RegisteredKeyValueStateBackendMetaInfo<>(snapshot));
                 break;
             case PRIORITY_QUEUE:
                 timers.restored(new RegisteredPriorityQueueStateBackendMetaInfo<>(snapshot));
                 break;
             default:
                 throw new IllegalStateException(
-                        "State " + snapshot.getName() + " is of type " + snapshot.getBackendStateType()
-                                + ", which this backend does not support: it was written by another kind"
-                                + " of operator or a newer Flink.");
+                        "State "
+                                + snapshot.getName()
+                                + " is of type "
+                                + snapshot.getBackendStateType()
+                                + ", which this backend does not support: it was written by another"
+                                + " kind of operator or a newer Flink.");
         }
         schemaChanged();
     }
 
     /** Index on the wire of a restored state, for writing its rows. */
     public int wireIndex(StateMetaInfoSnapshot snapshot) {
-        if (snapshot.getBackendStateType() == StateMetaInfoSnapshot.BackendStateType.PRIORITY_QUEUE) {
+        if (snapshot.getBackendStateType()
+                == StateMetaInfoSnapshot.BackendStateType.PRIORITY_QUEUE) {
             return session.registerState(snapshot.getName(), StateKind.TIMER);
         }
         return session.registerState(
@@ -245,9 +247,13 @@ public final class BackendCore<K> implements StateContext<K>, Closeable {
                 metaInfo.updateNamespaceSerializer(namespaceSerializer);
         if (namespace.isCompatibleAfterMigration() || namespace.isIncompatible()) {
             throw new StateMigrationException(
-                    "The new namespace serializer (" + namespaceSerializer + ") of state "
-                            + descriptor.getName() + " must be compatible with the one before ("
-                            + namespaceBefore + ").");
+                    "The new namespace serializer ("
+                            + namespaceSerializer
+                            + ") of state "
+                            + descriptor.getName()
+                            + " must be compatible with the one before ("
+                            + namespaceBefore
+                            + ").");
         }
         metaInfo.checkStateMetaInfo(descriptor);
         TypeSerializer<V> before = metaInfo.getStateSerializer();
@@ -255,9 +261,13 @@ public final class BackendCore<K> implements StateContext<K>, Closeable {
                 metaInfo.updateStateSerializer(descriptor.getSerializer());
         if (values.isIncompatible()) {
             throw new StateMigrationException(
-                    "The new serializer (" + descriptor.getSerializer() + ") of state "
-                            + descriptor.getName() + " must not be incompatible with the one before ("
-                            + before + ").");
+                    "The new serializer ("
+                            + descriptor.getSerializer()
+                            + ") of state "
+                            + descriptor.getName()
+                            + " must not be incompatible with the one before ("
+                            + before
+                            + ").");
         }
         if (values.isCompatibleAfterMigration()) {
             serializerSupport.checkMigration(before, metaInfo.getStateSerializer());
@@ -266,7 +276,8 @@ public final class BackendCore<K> implements StateContext<K>, Closeable {
     }
 
     /** Makes or updates a timer queue. */
-    public <T extends PriorityComparable<? super T> & Keyed<?>> NdbTimerQueue<T> timers(String name, TypeSerializer<T> serializer) {
+    public <T extends PriorityComparable<? super T> & Keyed<?>> NdbTimerQueue<T> timers(
+            String name, TypeSerializer<T> serializer) {
         return timers.createOrUpdate(name, serializer);
     }
 

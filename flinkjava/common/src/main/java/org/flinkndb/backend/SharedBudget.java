@@ -1,7 +1,6 @@
 package org.flinkndb.backend;
 
 import org.apache.flink.runtime.memory.SharedResources;
-
 import org.flinkndb.cache.CacheBudget;
 
 import java.io.IOException;

@@ -9,7 +9,6 @@ import org.apache.flink.runtime.state.PriorityComparable;
 import org.apache.flink.runtime.state.RegisteredPriorityQueueStateBackendMetaInfo;
 import org.apache.flink.util.FlinkRuntimeException;
 import org.apache.flink.util.StateMigrationException;
-
 import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.ScanPage;
 import org.flinkndb.client.ScanRequest;
@@ -81,8 +80,12 @@ final class TimerRegistry {
         if (compatibility.isIncompatible()) {
             throw new FlinkRuntimeException(
                     new StateMigrationException(
-                            "The new priority queue serializer (" + serializer + ") must be compatible with"
-                                    + " the one before (" + before + ")."));
+                            "The new priority queue serializer ("
+                                    + serializer
+                                    + ") must be compatible with"
+                                    + " the one before ("
+                                    + before
+                                    + ")."));
         }
         if (compatibility.isCompatibleAfterMigration()) {
             try {

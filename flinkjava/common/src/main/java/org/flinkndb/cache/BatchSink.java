@@ -39,8 +39,7 @@ final class BatchSink implements WriteSink {
         if (batch == null) {
             batch = new EntryBatch();
         }
-        batch.add(
-                state, group, op, key, keyOffset, keyLength, value, valueOffset, valueLength);
+        batch.add(state, group, op, key, keyOffset, keyLength, value, valueOffset, valueLength);
         if (batch.size() >= maxRows || batch.dataBytes() >= maxBytes) {
             finish();
         }

@@ -189,8 +189,7 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
     }
 
     private boolean evictable(CacheEntry<K, N> entry) {
-        return entry.dirtyEpoch == CacheEntry.CLEAN
-                && entry.takenEpoch <= writeBehind.sentEpoch();
+        return entry.dirtyEpoch == CacheEntry.CLEAN && entry.takenEpoch <= writeBehind.sentEpoch();
     }
 
     @SuppressWarnings("unchecked")

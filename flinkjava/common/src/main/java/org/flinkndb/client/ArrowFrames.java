@@ -153,15 +153,16 @@ final class ArrowFrames {
     }
 
     private static EntryBatch decodeChecked(ByteBuffer frame) throws IOException {
-        require(frame.remaining() > ENVELOPE_BYTES && frame.getInt(0) == CONTINUATION, "no envelope");
+        require(
+                frame.remaining() > ENVELOPE_BYTES && frame.getInt(0) == CONTINUATION,
+                "no envelope");
         int metadataBytes = frame.getInt(4);
         require(
                 metadataBytes > 0 && metadataBytes <= frame.remaining() - ENVELOPE_BYTES,
                 "metadata larger than the frame");
         ByteBuffer metadata = frame.duplicate().order(ByteOrder.LITTLE_ENDIAN);
         metadata.position(ENVELOPE_BYTES).limit(ENVELOPE_BYTES + metadataBytes);
-        Message message =
-                Message.getRootAsMessage(metadata.slice().order(ByteOrder.LITTLE_ENDIAN));
+        Message message = Message.getRootAsMessage(metadata.slice().order(ByteOrder.LITTLE_ENDIAN));
         require(message.headerType() == MessageHeader.RecordBatch, "no record batch");
         RecordBatch header = (RecordBatch) message.header(new RecordBatch());
         require(header != null && header.compression() == null, "compressed");

@@ -36,7 +36,9 @@ final class Batches {
                             .setOp(OPS[batch.op(i)])
                             .setKey(
                                     UnsafeByteOperations.unsafeWrap(
-                                            batch.keyData(), batch.keyOffset(i), batch.keyLength(i)))
+                                            batch.keyData(),
+                                            batch.keyOffset(i),
+                                            batch.keyLength(i)))
                             .setValue(
                                     UnsafeByteOperations.unsafeWrap(
                                             batch.valueData(),

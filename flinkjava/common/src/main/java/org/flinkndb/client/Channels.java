@@ -67,9 +67,7 @@ final class Channels {
                 new NioEventLoopGroup(1, new DefaultThreadFactory("flinkndb-io", true));
         try {
             NettyChannelBuilder builder =
-                    address.isUnix()
-                            ? unix(address)
-                            : tcp(address, settings.tls());
+                    address.isUnix() ? unix(address) : tcp(address, settings.tls());
             builder.eventLoopGroup(loop)
                     .directExecutor()
                     .maxInboundMessageSize(MAX_MESSAGE_BYTES)
@@ -100,8 +98,10 @@ final class Channels {
                             .invoke(null, path);
         } catch (ClassNotFoundException e) {
             throw new IOException(
-                    NdbOptions.ADDRESS.key() + ": unix:// needs Java 16 or newer, this is Java "
-                            + System.getProperty("java.version") + ": use host:port",
+                    NdbOptions.ADDRESS.key()
+                            + ": unix:// needs Java 16 or newer, this is Java "
+                            + System.getProperty("java.version")
+                            + ": use host:port",
                     e);
         } catch (NoSuchMethodException | IllegalAccessException | InvocationTargetException e) {
             throw new IOException("cannot make the address of the socket " + path, e);
@@ -118,8 +118,12 @@ final class Channels {
         }
         if (!InetAddress.getByName(address.host()).isLoopbackAddress()) {
             throw new IOException(
-                    NdbOptions.ADDRESS.key() + ": " + address + " is not on this host, so "
-                            + NdbOptions.TLS.key() + " must be true");
+                    NdbOptions.ADDRESS.key()
+                            + ": "
+                            + address
+                            + " is not on this host, so "
+                            + NdbOptions.TLS.key()
+                            + " must be true");
         }
         return builder.negotiationType(NegotiationType.PLAINTEXT);
     }
@@ -136,8 +140,12 @@ final class Channels {
             return GrpcSslContexts.configure(ssl, SslProvider.JDK);
         } catch (IllegalArgumentException e) {
             throw new IOException(
-                    NdbOptions.TLS_CA.key() + ", " + NdbOptions.TLS_CERT.key() + ", "
-                            + NdbOptions.TLS_KEY.key() + ": cannot be read as PEM files (the key as PKCS 8)",
+                    NdbOptions.TLS_CA.key()
+                            + ", "
+                            + NdbOptions.TLS_CERT.key()
+                            + ", "
+                            + NdbOptions.TLS_KEY.key()
+                            + ": cannot be read as PEM files (the key as PKCS 8)",
                     e);
         }
     }

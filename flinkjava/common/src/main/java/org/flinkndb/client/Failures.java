@@ -54,10 +54,17 @@ final class Failures {
             List<ServerAddress> addresses, String forHowLong, Throwable last) {
         return new StateSessionException(
                 "UNAVAILABLE",
-                "no state server answers at " + addresses + " (" + NdbOptions.ADDRESS.key() + ") since "
-                        + forHowLong + ": " + rootText(last)
+                "no state server answers at "
+                        + addresses
+                        + " ("
+                        + NdbOptions.ADDRESS.key()
+                        + ") since "
+                        + forHowLong
+                        + ": "
+                        + rootText(last)
                         + ". Is `flinkndb serve` running, does it listen there, and do "
-                        + NdbOptions.TLS.key() + " and the server's TLS agree?",
+                        + NdbOptions.TLS.key()
+                        + " and the server's TLS agree?",
                 last);
     }
 

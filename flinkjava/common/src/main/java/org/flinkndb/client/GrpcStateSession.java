@@ -226,7 +226,12 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
     private static StateSessionException tooLarge(String what, int found, int allowed) {
         return new StateSessionException(
                 "VALUE_TOO_LARGE",
-                "a " + what + " of " + found + " bytes is above the server's limit of " + allowed
+                "a "
+                        + what
+                        + " of "
+                        + found
+                        + " bytes is above the server's limit of "
+                        + allowed
                         + " (flinkndb serve --max-value-bytes)",
                 null);
     }
@@ -334,10 +339,7 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
             open = outstanding.takeRequests();
             last = stream;
             if (attached && failure == null) {
-                send(
-                        ClientFrame.newBuilder()
-                                .setClose(CloseSession.getDefaultInstance())
-                                .build());
+                send(ClientFrame.newBuilder().setClose(CloseSession.getDefaultInstance()).build());
             } else {
                 closed.complete(null);
             }
@@ -430,8 +432,7 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
                 new SessionStream(settings, credentials, address, sessionId(), token, this);
         stream = fresh;
         fresh.start();
-        timer.schedule(
-                () -> attachTimeout(fresh), ATTACH_TIMEOUT_SECONDS, TimeUnit.SECONDS);
+        timer.schedule(() -> attachTimeout(fresh), ATTACH_TIMEOUT_SECONDS, TimeUnit.SECONDS);
     }
 
     private void attachTimeout(SessionStream which) {
@@ -451,7 +452,10 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
     public void received(SessionStream from, ServerFrame frame) {
         switch (frame.getFrameCase()) {
             case ATTACHED:
-                onAttached(from, frame.getAttached().getAppliedSeq(), frame.getAttached().getDurableSeq());
+                onAttached(
+                        from,
+                        frame.getAttached().getAppliedSeq(),
+                        frame.getAttached().getDurableSeq());
                 return;
             case WRITE_ACK:
                 onDurable(from, frame.getWriteAck().getDurableSeq());
@@ -573,7 +577,9 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
                     from,
                     Failures.unreachable(
                             settings.addresses(),
-                            settings.reconnectTimeout() + " (" + NdbOptions.RECONNECT_TIMEOUT.key()
+                            settings.reconnectTimeout()
+                                    + " ("
+                                    + NdbOptions.RECONNECT_TIMEOUT.key()
                                     + ")",
                             cause));
             return;

@@ -91,7 +91,8 @@ abstract class Request<T> {
                     return false;
                 }
                 if (rows.size() != expected) {
-                    throw new IOException(expected + " rows were asked for, " + rows.size() + " came");
+                    throw new IOException(
+                            expected + " rows were asked for, " + rows.size() + " came");
                 }
                 answer(rows);
                 return true;

@@ -47,21 +47,42 @@ public final class ScanRequest {
     /** Only rows whose key starts with the prefix. */
     public ScanRequest withPrefix(byte[] newPrefix) {
         return new ScanRequest(
-                state, firstGroup, lastGroup, newPrefix, keyOrder, keysOnly, limitRows, afterGroup,
+                state,
+                firstGroup,
+                lastGroup,
+                newPrefix,
+                keyOrder,
+                keysOnly,
+                limitRows,
+                afterGroup,
                 afterKey);
     }
 
     /** Values come back empty. */
     public ScanRequest withKeysOnly() {
         return new ScanRequest(
-                state, firstGroup, lastGroup, prefix, keyOrder, true, limitRows, afterGroup,
+                state,
+                firstGroup,
+                lastGroup,
+                prefix,
+                keyOrder,
+                true,
+                limitRows,
+                afterGroup,
                 afterKey);
     }
 
     /** At most so many rows in a page; 0 leaves it to the server. */
     public ScanRequest withLimit(int rows) {
         return new ScanRequest(
-                state, firstGroup, lastGroup, prefix, keyOrder, keysOnly, rows, afterGroup,
+                state,
+                firstGroup,
+                lastGroup,
+                prefix,
+                keyOrder,
+                keysOnly,
+                rows,
+                afterGroup,
                 afterKey);
     }
 

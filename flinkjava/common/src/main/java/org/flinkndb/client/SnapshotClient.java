@@ -151,8 +151,7 @@ public final class SnapshotClient {
             for (StateEntry state : messages.next().getHeader().getStatesList()) {
                 states.add(
                         new State(
-                                state.getName(),
-                                state.getKindValue() == StateKind.TIMER.number()));
+                                state.getName(), state.getKindValue() == StateKind.TIMER.number()));
             }
         }
 

@@ -57,7 +57,8 @@ public final class StateSessions {
                 if (!Failures.temporary(e)) {
                     throw Failures.refused(address, e);
                 }
-                if (last == null || Status.fromThrowable(e).getCode() != Status.Code.DEADLINE_EXCEEDED) {
+                if (last == null
+                        || Status.fromThrowable(e).getCode() != Status.Code.DEADLINE_EXCEEDED) {
                     last = e; // running out of time is not the reason
                 }
             } finally {

@@ -19,31 +19,33 @@ public final class NdbOptions {
                     .asList()
                     .defaultValues("unix:///tmp/flinkndb.sock")
                     .withDescription(
-                            "Where the state servers are: unix:///path of a socket on the same host, or"
-                                    + " host:port; several are separated by semicolons and tried in turn.");
+                            "Where the state servers are: unix:///path of a socket on the same"
+                                + " host, or host:port; several are separated by semicolons and"
+                                + " tried in turn.");
 
     public static final ConfigOption<Recovery> RECOVERY =
             ConfigOptions.key("state.backend.ndb.recovery")
                     .enumType(Recovery.class)
                     .defaultValue(Recovery.LAZY)
                     .withDescription(
-                            "After a restore, fetch rows when they are first used (lazy), or also load"
-                                    + " them into the cache in the background (eager).");
+                            "After a restore, fetch rows when they are first used (lazy), or also"
+                                + " load them into the cache in the background (eager).");
 
     public static final ConfigOption<MemorySize> CACHE_SIZE =
             ConfigOptions.key("state.backend.ndb.cache.size")
                     .memoryType()
                     .noDefaultValue()
                     .withDescription(
-                            "Heap that the object caches of a TaskManager may fill together. Without it,"
-                                    + " state.backend.ndb.cache.memory-fraction decides.");
+                            "Heap that the object caches of a TaskManager may fill together."
+                                + " Without it, state.backend.ndb.cache.memory-fraction decides.");
 
     public static final ConfigOption<Double> CACHE_FRACTION =
             ConfigOptions.key("state.backend.ndb.cache.memory-fraction")
                     .doubleType()
                     .defaultValue(0.4)
                     .withDescription(
-                            "Share of the TaskManager's heap that the object caches may fill, 0.01 to 0.9.");
+                            "Share of the TaskManager's heap that the object caches may fill, 0.01"
+                                + " to 0.9.");
 
     public static final ConfigOption<Integer> BATCH_ROWS =
             ConfigOptions.key("state.backend.ndb.batch.max-rows")
@@ -56,44 +58,47 @@ public final class NdbOptions {
                     .memoryType()
                     .defaultValue(MemorySize.ofMebiBytes(1))
                     .withDescription(
-                            "Size at which a write batch is sent; a larger single value fills one alone.");
+                            "Size at which a write batch is sent; a larger single value fills one"
+                                + " alone.");
 
     public static final ConfigOption<MemorySize> DIRTY_BYTES =
             ConfigOptions.key("state.backend.ndb.write.max-dirty-bytes")
                     .memoryType()
                     .defaultValue(MemorySize.ofMebiBytes(64))
                     .withDescription(
-                            "Changes that one operator subtask may hold back between checkpoints before it"
-                                    + " sends them.");
+                            "Changes that one operator subtask may hold back between checkpoints"
+                                + " before it sends them.");
 
     public static final ConfigOption<MemorySize> UNACKNOWLEDGED_BYTES =
             ConfigOptions.key("state.backend.ndb.write.max-unacknowledged-bytes")
                     .memoryType()
                     .defaultValue(MemorySize.ofMebiBytes(32))
                     .withDescription(
-                            "Bytes of writes that one operator subtask may have on the way to the server;"
-                                    + " above it, it waits.");
+                            "Bytes of writes that one operator subtask may have on the way to the"
+                                + " server; above it, it waits.");
 
     public static final ConfigOption<Duration> CONNECT_TIMEOUT =
             ConfigOptions.key("state.backend.ndb.connect-timeout")
                     .durationType()
                     .defaultValue(Duration.ofSeconds(20))
-                    .withDescription("How long opening a session may take, all addresses together.");
+                    .withDescription(
+                            "How long opening a session may take, all addresses together.");
 
     public static final ConfigOption<Duration> RECONNECT_TIMEOUT =
             ConfigOptions.key("state.backend.ndb.reconnect-timeout")
                     .durationType()
                     .defaultValue(Duration.ofSeconds(60))
                     .withDescription(
-                            "How long an operator waits for a server that has gone before its task fails.");
+                            "How long an operator waits for a server that has gone before its task"
+                                + " fails.");
 
     public static final ConfigOption<Duration> SESSION_LEASE =
             ConfigOptions.key("state.backend.ndb.session-lease")
                     .durationType()
                     .defaultValue(Duration.ofSeconds(120))
                     .withDescription(
-                            "How long the server keeps a session without a connection. Must be longer than"
-                                    + " state.backend.ndb.reconnect-timeout.");
+                            "How long the server keeps a session without a connection. Must be"
+                                + " longer than state.backend.ndb.reconnect-timeout.");
 
     public static final ConfigOption<Boolean> TLS =
             ConfigOptions.key("state.backend.ndb.tls.enabled")
@@ -106,8 +111,8 @@ public final class NdbOptions {
                     .stringType()
                     .noDefaultValue()
                     .withDescription(
-                            "PEM file of the authority that signed the server's certificate; without it,"
-                                    + " Java's trust store.");
+                            "PEM file of the authority that signed the server's certificate;"
+                                + " without it, Java's trust store.");
 
     public static final ConfigOption<String> TLS_CERT =
             ConfigOptions.key("state.backend.ndb.tls.cert")
@@ -132,8 +137,8 @@ public final class NdbOptions {
                     .stringType()
                     .noDefaultValue()
                     .withDescription(
-                            "Address that references in checkpoints carry, when the JobManager reaches the"
-                                    + " server by another one than the TaskManagers.");
+                            "Address that references in checkpoints carry, when the JobManager"
+                                + " reaches the server by another one than the TaskManagers.");
 
     private NdbOptions() {}
 

@@ -33,12 +33,24 @@ public final class NdbSettings implements Serializable {
     private NdbSettings(ReadableConfig config) {
         addresses = addresses(config);
         recovery = config.get(NdbOptions.RECOVERY);
-        cacheBytes = config.getOptional(NdbOptions.CACHE_SIZE).map(MemorySize::getBytes).orElse(null);
+        cacheBytes =
+                config.getOptional(NdbOptions.CACHE_SIZE).map(MemorySize::getBytes).orElse(null);
         cacheFraction = fraction(config);
-        batchRows = (int) within(NdbOptions.BATCH_ROWS, config.get(NdbOptions.BATCH_ROWS), 1, 65536);
+        batchRows =
+                (int) within(NdbOptions.BATCH_ROWS, config.get(NdbOptions.BATCH_ROWS), 1, 65536);
         batchBytes =
-                (int) within(NdbOptions.BATCH_BYTES, bytes(config, NdbOptions.BATCH_BYTES), 1024, 64 << 20);
-        dirtyBytes = within(NdbOptions.DIRTY_BYTES, bytes(config, NdbOptions.DIRTY_BYTES), 1024, 1L << 40);
+                (int)
+                        within(
+                                NdbOptions.BATCH_BYTES,
+                                bytes(config, NdbOptions.BATCH_BYTES),
+                                1024,
+                                64 << 20);
+        dirtyBytes =
+                within(
+                        NdbOptions.DIRTY_BYTES,
+                        bytes(config, NdbOptions.DIRTY_BYTES),
+                        1024,
+                        1L << 40);
         unacknowledgedBytes =
                 within(
                         NdbOptions.UNACKNOWLEDGED_BYTES,
@@ -50,8 +62,14 @@ public final class NdbSettings implements Serializable {
         sessionLease = positive(config, NdbOptions.SESSION_LEASE);
         if (sessionLease.compareTo(reconnectTimeout) <= 0) {
             throw new IllegalConfigurationException(
-                    NdbOptions.SESSION_LEASE.key() + ": found " + sessionLease + ", must be longer than "
-                            + NdbOptions.RECONNECT_TIMEOUT.key() + " (" + reconnectTimeout + ")");
+                    NdbOptions.SESSION_LEASE.key()
+                            + ": found "
+                            + sessionLease
+                            + ", must be longer than "
+                            + NdbOptions.RECONNECT_TIMEOUT.key()
+                            + " ("
+                            + reconnectTimeout
+                            + ")");
         }
         tls = TlsSettings.fromConfig(config);
         tokenFile = config.getOptional(NdbOptions.TOKEN_FILE).orElse(null);
@@ -94,7 +112,10 @@ public final class NdbSettings implements Serializable {
         double fraction = config.get(NdbOptions.CACHE_FRACTION);
         if (!(fraction >= 0.01 && fraction <= 0.9)) {
             throw new IllegalConfigurationException(
-                    NdbOptions.CACHE_FRACTION.key() + ": found " + fraction + ", allowed are 0.01 to 0.9");
+                    NdbOptions.CACHE_FRACTION.key()
+                            + ": found "
+                            + fraction
+                            + ", allowed are 0.01 to 0.9");
         }
         return fraction;
     }

@@ -27,7 +27,9 @@ public final class TlsSettings implements Serializable {
         String key = config.getOptional(NdbOptions.TLS_KEY).orElse(null);
         if ((cert == null) != (key == null)) {
             throw new IllegalConfigurationException(
-                    NdbOptions.TLS_CERT.key() + " and " + NdbOptions.TLS_KEY.key()
+                    NdbOptions.TLS_CERT.key()
+                            + " and "
+                            + NdbOptions.TLS_KEY.key()
                             + ": only one is set, a client certificate needs both");
         }
         return new TlsSettings(

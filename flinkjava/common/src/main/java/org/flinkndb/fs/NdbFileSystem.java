@@ -8,7 +8,6 @@ import org.apache.flink.core.fs.FileStatus;
 import org.apache.flink.core.fs.FileSystem;
 import org.apache.flink.core.fs.FileSystemKind;
 import org.apache.flink.core.fs.Path;
-
 import org.flinkndb.client.SnapshotClient;
 import org.flinkndb.config.NdbOptions;
 import org.flinkndb.config.NdbSettings;

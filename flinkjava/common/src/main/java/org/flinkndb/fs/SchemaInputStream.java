@@ -53,7 +53,8 @@ final class SchemaInputStream extends FSDataInputStream {
 
     private IOException noRows() {
         return new IOException(
-                path + ": the rows of a native snapshot are in the state server, not in a file."
+                path
+                        + ": the rows of a native snapshot are in the state server, not in a file."
                         + " Take a savepoint in the canonical format to read them elsewhere.");
     }
 }

@@ -1,7 +1,6 @@
 package org.flinkndb.fs;
 
 import org.apache.flink.core.fs.Path;
-
 import org.flinkndb.config.ServerAddress;
 
 import java.io.IOException;
@@ -30,11 +29,12 @@ public final class SnapshotPath {
         String id = refs < 0 ? "" : file.substring(refs + REFS.length());
         if (authority == null || id.isEmpty() || id.contains("/")) {
             throw new IOException(
-                    path + " is no reference to a snapshot, which look like ndb://host:port/refs/ID");
+                    path
+                            + " is no reference to a snapshot, which look like"
+                            + " ndb://host:port/refs/ID");
         }
         try {
-            String text =
-                    authority.equals(UNIX) ? "unix://" + file.substring(0, refs) : authority;
+            String text = authority.equals(UNIX) ? "unix://" + file.substring(0, refs) : authority;
             return new SnapshotPath(ServerAddress.parse(path.toString(), text), id);
         } catch (IllegalArgumentException e) {
             throw new IOException(e.getMessage(), e);

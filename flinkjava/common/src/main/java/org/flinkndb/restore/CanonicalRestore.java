@@ -6,7 +6,6 @@ import org.apache.flink.runtime.state.restore.KeyGroup;
 import org.apache.flink.runtime.state.restore.KeyGroupEntry;
 import org.apache.flink.runtime.state.restore.SavepointRestoreResult;
 import org.apache.flink.runtime.state.restore.ThrowingIterator;
-
 import org.flinkndb.backend.BackendCore;
 import org.flinkndb.client.EntryBatch;
 
@@ -42,7 +41,12 @@ public final class CanonicalRestore {
                 try (ThrowingIterator<KeyGroupEntry> entries = group.getKeyGroupEntries()) {
                     while (entries.hasNext()) {
                         KeyGroupEntry entry = entries.next();
-                        batch = add(batch, indexes[entry.getKvStateId()], group.getKeyGroupId(), entry);
+                        batch =
+                                add(
+                                        batch,
+                                        indexes[entry.getKvStateId()],
+                                        group.getKeyGroupId(),
+                                        entry);
                     }
                 }
             }

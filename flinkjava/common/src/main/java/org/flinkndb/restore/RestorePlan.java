@@ -6,7 +6,6 @@ import org.apache.flink.runtime.state.KeyGroupsStateHandle;
 import org.apache.flink.runtime.state.KeyedStateHandle;
 import org.apache.flink.runtime.state.SavepointKeyedStateHandle;
 import org.apache.flink.runtime.state.filesystem.FileStateHandle;
-
 import org.flinkndb.client.OpenSpec;
 import org.flinkndb.fs.SnapshotPath;
 
@@ -53,18 +52,21 @@ public final class RestorePlan {
             Path path = pathOf(handle);
             if (path == null || !"ndb".equals(path.toUri().getScheme())) {
                 throw new IOException(
-                        "Cannot restore from " + handle.getClass().getSimpleName() + " (" + handle
-                                + "): it was written by another state backend. Take a savepoint in the"
-                                + " canonical format with that backend and start from it.");
+                        "Cannot restore from "
+                                + handle.getClass().getSimpleName()
+                                + " ("
+                                + handle
+                                + "): it was written by another state backend. Take a savepoint in"
+                                + " the canonical format with that backend and start from it.");
             }
             KeyGroupRange part = handle.getKeyGroupRange().getIntersection(range);
             if (part.getNumberOfKeyGroups() > 0) {
-                plan.references.add(
-                        new Reference(SnapshotPath.parse(path).snapshotId(), part));
+                plan.references.add(new Reference(SnapshotPath.parse(path).snapshotId(), part));
             }
         }
         if (!plan.references.isEmpty() && !plan.canonical.isEmpty()) {
-            throw new IOException("Cannot restore from snapshots and canonical savepoints together.");
+            throw new IOException(
+                    "Cannot restore from snapshots and canonical savepoints together.");
         }
         return plan;
     }

@@ -18,8 +18,7 @@ public final class SchemaReader<K> {
     private final StateSerializerProvider<K> keySerializer;
     private boolean checked;
 
-    public SchemaReader(
-            ClassLoader userClassLoader, StateSerializerProvider<K> keySerializer) {
+    public SchemaReader(ClassLoader userClassLoader, StateSerializerProvider<K> keySerializer) {
         this.userClassLoader = userClassLoader;
         this.keySerializer = keySerializer;
     }
@@ -48,8 +47,11 @@ public final class SchemaReader<K> {
                         proxy.getKeySerializerSnapshot());
         if (compatibility.isCompatibleAfterMigration() || compatibility.isIncompatible()) {
             throw new StateMigrationException(
-                    "The new key serializer (" + current + ") must be compatible with the one before ("
-                            + keySerializer.previousSchemaSerializer() + ").");
+                    "The new key serializer ("
+                            + current
+                            + ") must be compatible with the one before ("
+                            + keySerializer.previousSchemaSerializer()
+                            + ").");
         }
         checked = true;
     }

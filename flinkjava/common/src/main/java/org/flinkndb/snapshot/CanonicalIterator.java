@@ -4,7 +4,6 @@ import org.apache.flink.runtime.state.CompositeKeySerializationUtils;
 import org.apache.flink.runtime.state.KeyValueStateIterator;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.apache.flink.runtime.state.metainfo.StateMetaInfoSnapshot;
-
 import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.SnapshotClient;
 import org.flinkndb.state.RowTransformer;

@@ -7,7 +7,6 @@ import org.apache.flink.runtime.state.KeyValueStateIterator;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.apache.flink.runtime.state.StreamCompressionDecorator;
 import org.apache.flink.runtime.state.metainfo.StateMetaInfoSnapshot;
-
 import org.flinkndb.backend.BackendCore;
 import org.flinkndb.client.SnapshotClient;
 import org.flinkndb.client.SnapshotKind;

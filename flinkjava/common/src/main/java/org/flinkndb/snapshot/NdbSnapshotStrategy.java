@@ -10,7 +10,6 @@ import org.apache.flink.runtime.state.KeyedStateHandle;
 import org.apache.flink.runtime.state.SnapshotResult;
 import org.apache.flink.runtime.state.SnapshotStrategy;
 import org.apache.flink.runtime.state.filesystem.FileStateHandle;
-
 import org.flinkndb.backend.BackendCore;
 import org.flinkndb.client.SnapshotClient;
 import org.flinkndb.client.SnapshotKind;

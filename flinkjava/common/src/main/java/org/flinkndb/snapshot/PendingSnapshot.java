@@ -1,7 +1,6 @@
 package org.flinkndb.snapshot;
 
 import org.apache.flink.runtime.state.SnapshotResources;
-
 import org.flinkndb.client.SnapshotClient;
 import org.flinkndb.client.SnapshotStats;
 import org.slf4j.Logger;
@@ -58,8 +57,8 @@ final class PendingSnapshot implements SnapshotResources {
                                 client.release(id);
                             } catch (IOException e) {
                                 LOG.warn(
-                                        "Snapshot {} of an aborted checkpoint could not be released;"
-                                                + " the server expires it.",
+                                        "Snapshot {} of an aborted checkpoint could not be"
+                                            + " released; the server expires it.",
                                         id,
                                         e);
                             }

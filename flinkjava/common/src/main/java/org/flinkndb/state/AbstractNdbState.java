@@ -8,7 +8,6 @@ import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.queryablestate.client.state.serialization.KvStateSerializer;
 import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
-
 import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.StateKind;
 
@@ -58,7 +57,8 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
 
     @Override
     public void reconfigure(
-            StateDescriptor<?, V> descriptor, RegisteredKeyValueStateBackendMetaInfo<N, V> newInfo) {
+            StateDescriptor<?, V> descriptor,
+            RegisteredKeyValueStateBackendMetaInfo<N, V> newInfo) {
         metaInfo = newInfo;
         defaultValue = descriptor.getDefaultValue();
         makeCodecs();
@@ -255,8 +255,7 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         Tuple2<K, N> at =
                 KvStateSerializer.deserializeKeyAndNamespace(
                         serializedKeyAndNamespace, safeKeySerializer, safeNamespaceSerializer);
-        int group =
-                KeyGroupRangeAssignment.assignToKeyGroup(at.f0, context.numberOfKeyGroups());
+        int group = KeyGroupRangeAssignment.assignToKeyGroup(at.f0, context.numberOfKeyGroups());
         return serializedValue(
                 at.f0,
                 at.f1,

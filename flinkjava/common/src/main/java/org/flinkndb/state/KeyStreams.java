@@ -1,7 +1,6 @@
 package org.flinkndb.state;
 
 import org.apache.flink.util.FlinkRuntimeException;
-
 import org.flinkndb.client.EntryBatch;
 
 import java.io.IOException;
@@ -74,8 +73,7 @@ final class KeyStreams {
             int start = rows.keyOffset(i);
             if (last != null
                     && lastGroup == rows.group(i)
-                    && Arrays.equals(
-                            rows.keyData(), start, start + length, last, 0, last.length)) {
+                    && Arrays.equals(rows.keyData(), start, start + length, last, 0, last.length)) {
                 return null;
             }
             last = Arrays.copyOfRange(rows.keyData(), start, start + length);

@@ -4,7 +4,6 @@ import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.ListDelimitedSerializer;
-
 import org.flinkndb.cache.EntryCache;
 import org.flinkndb.cache.WriteSink;
 import org.flinkndb.client.EntryBatch;

@@ -3,7 +3,6 @@ package org.flinkndb.state;
 import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
-
 import org.flinkndb.cache.EntryCache;
 import org.flinkndb.cache.WriteSink;
 import org.flinkndb.client.EntryBatch;
@@ -365,8 +364,7 @@ final class MapCache<K, N, UK, UV> extends EntryCache<K, N, MapEntry<K, N, UK, U
             entry.slots.forEach(
                     (userKey, slot) -> {
                         if (slot.present) {
-                            present.add(
-                                    new AbstractMap.SimpleEntry<>(userKey, slot.value));
+                            present.add(new AbstractMap.SimpleEntry<>(userKey, slot.value));
                         }
                     });
             return present;

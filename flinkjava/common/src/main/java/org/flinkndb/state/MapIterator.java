@@ -54,7 +54,8 @@ final class MapIterator<UK, UV> implements Iterator<Map.Entry<UK, UV>> {
     @Override
     public void remove() {
         if (last == null || last.removed) {
-            throw new IllegalStateException("The remove operation must be called after a valid next operation.");
+            throw new IllegalStateException(
+                    "The remove operation must be called after a valid next operation.");
         }
         last.removed = true;
         access.remove(last.userKey);

@@ -13,8 +13,7 @@ final class MapScanIterator<K, N, UK, UV> implements Iterator<UK> {
     private EntryBatch page = new EntryBatch(1);
     private int at;
 
-    MapScanIterator(
-            MapCache<K, N, UK, UV> cache, MapEntry<K, N, UK, UV> entry, RowScan rows) {
+    MapScanIterator(MapCache<K, N, UK, UV> cache, MapEntry<K, N, UK, UV> entry, RowScan rows) {
         this.cache = cache;
         this.entry = entry;
         this.rows = rows;

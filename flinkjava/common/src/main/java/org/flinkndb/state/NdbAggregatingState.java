@@ -29,7 +29,8 @@ final class NdbAggregatingState<K, N, I, A, O> extends ValueBasedState<K, N, A>
 
     @Override
     public void reconfigure(
-            StateDescriptor<?, A> descriptor, RegisteredKeyValueStateBackendMetaInfo<N, A> newInfo) {
+            StateDescriptor<?, A> descriptor,
+            RegisteredKeyValueStateBackendMetaInfo<N, A> newInfo) {
         super.reconfigure(descriptor, newInfo);
         function = function(descriptor);
     }
@@ -47,7 +48,9 @@ final class NdbAggregatingState<K, N, I, A, O> extends ValueBasedState<K, N, A>
             return;
         }
         A accumulator = load();
-        store(function.add(value, accumulator == null ? function.createAccumulator() : accumulator));
+        store(
+                function.add(
+                        value, accumulator == null ? function.createAccumulator() : accumulator));
     }
 
     @Override

@@ -8,7 +8,6 @@ import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.apache.flink.runtime.state.internal.InternalListState;
 import org.apache.flink.util.Preconditions;
-
 import org.flinkndb.client.StateKind;
 
 import java.io.IOException;
@@ -134,7 +133,9 @@ final class NdbListState<K, N, E> extends AbstractNdbState<K, N, List<E>>
                 out.write(DELIMITER);
             }
             first = false;
-            context().serializers().migrate(elementSerializer(from), elementSerializer(to), in, out);
+            context()
+                    .serializers()
+                    .migrate(elementSerializer(from), elementSerializer(to), in, out);
             if (in.available() > 0) {
                 in.readByte();
             }
@@ -164,8 +165,7 @@ final class NdbListState<K, N, E> extends AbstractNdbState<K, N, List<E>>
     @Override
     void storeAt(K key, N namespace, int group, List<E> elements)
             throws IOException, InterruptedException {
-        cache.replace(
-                key, namespace, group, elements == null ? Collections.emptyList() : elements);
+        cache.replace(key, namespace, group, elements == null ? Collections.emptyList() : elements);
     }
 
     @Override

@@ -8,7 +8,6 @@ import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.queryablestate.client.state.serialization.KvStateSerializer;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.apache.flink.runtime.state.internal.InternalMapState;
-
 import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.ScanRequest;
 import org.flinkndb.client.StateKind;

@@ -29,7 +29,8 @@ final class NdbReducingState<K, N, V> extends ValueBasedState<K, N, V>
 
     @Override
     public void reconfigure(
-            StateDescriptor<?, V> descriptor, RegisteredKeyValueStateBackendMetaInfo<N, V> newInfo) {
+            StateDescriptor<?, V> descriptor,
+            RegisteredKeyValueStateBackendMetaInfo<N, V> newInfo) {
         super.reconfigure(descriptor, newInfo);
         function = function(descriptor);
     }

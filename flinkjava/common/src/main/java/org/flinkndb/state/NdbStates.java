@@ -43,7 +43,10 @@ public final class NdbStates {
                 return new NdbAggregatingState<>(context, descriptor, metaInfo, knownEmpty);
             default:
                 throw new FlinkRuntimeException(
-                        "State " + descriptor.getName() + " is of type " + descriptor.getType()
+                        "State "
+                                + descriptor.getName()
+                                + " is of type "
+                                + descriptor.getType()
                                 + "; supported are VALUE, LIST, MAP, REDUCING and AGGREGATING.");
         }
     }

@@ -4,7 +4,6 @@ import org.apache.flink.api.common.ExecutionConfig;
 import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.runtime.state.KeyGroupRange;
 import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
-
 import org.flinkndb.cache.CacheBudget;
 import org.flinkndb.cache.WriteBehind;
 import org.flinkndb.client.StateSession;

@@ -6,7 +6,6 @@ import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.CompositeKeySerializationUtils;
 import org.apache.flink.util.FlinkRuntimeException;
-
 import org.flinkndb.client.EntryBatch;
 
 import java.io.IOException;

@@ -5,7 +5,6 @@ import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
-
 import org.flinkndb.client.StateKind;
 
 import java.io.IOException;
@@ -26,7 +25,8 @@ abstract class ValueBasedState<K, N, V> extends AbstractNdbState<K, N, V> {
 
     @Override
     public void reconfigure(
-            StateDescriptor<?, V> descriptor, RegisteredKeyValueStateBackendMetaInfo<N, V> newInfo) {
+            StateDescriptor<?, V> descriptor,
+            RegisteredKeyValueStateBackendMetaInfo<N, V> newInfo) {
         super.reconfigure(descriptor, newInfo);
         cache.reconfigure();
     }

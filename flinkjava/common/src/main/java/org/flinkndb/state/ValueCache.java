@@ -2,7 +2,6 @@ package org.flinkndb.state;
 
 import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
-
 import org.flinkndb.cache.EntryCache;
 import org.flinkndb.cache.WriteSink;
 import org.flinkndb.client.EntryBatch;

@@ -10,7 +10,6 @@ import org.apache.flink.runtime.state.PriorityComparable;
 import org.apache.flink.streaming.api.operators.TimerSerializer;
 import org.apache.flink.util.CloseableIterator;
 import org.apache.flink.util.FlinkRuntimeException;
-
 import org.flinkndb.cache.DirtySource;
 import org.flinkndb.cache.WriteBehind;
 import org.flinkndb.cache.WriteSink;
@@ -396,7 +395,8 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
         }
     }
 
-    // ---------------------------------------------------------------------------------- serializing
+    // ----------------------------------------------------------------------------------
+    // serializing
 
     private int group(T timer) {
         return KeyGroupRangeAssignment.assignToKeyGroup(timer.getKey(), keyGroups);

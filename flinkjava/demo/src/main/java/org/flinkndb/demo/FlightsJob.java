@@ -69,7 +69,16 @@ public final class FlightsJob {
                         .name("delay windows");
         DataStream<String> lateFlights =
                 windows.getSideOutput(late)
-                        .map(e -> "L," + e.carrier + "," + e.origin + "," + e.tail + "," + e.timestamp)
+                        .map(
+                                e ->
+                                        "L,"
+                                                + e.carrier
+                                                + ","
+                                                + e.origin
+                                                + ","
+                                                + e.tail
+                                                + ","
+                                                + e.timestamp)
                         .name("late flights");
         DataStream<String> rotations =
                 flights.filter(event -> !event.tail.isEmpty())
@@ -79,9 +88,7 @@ public final class FlightsJob {
                         .process(new Rotations())
                         .name("rotations");
         DataStream<String> weather =
-                events.keyBy(event -> event.origin)
-                        .process(new WeatherJoin())
-                        .name("weather join");
+                events.keyBy(event -> event.origin).process(new WeatherJoin()).name("weather join");
         windows.union(lateFlights, rotations, weather)
                 .sinkTo(
                         FileSink.forRowFormat(

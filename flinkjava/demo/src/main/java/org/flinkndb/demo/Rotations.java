@@ -81,8 +81,18 @@ final class Rotations extends KeyedProcessFunction<String, Event, String> {
                 most = Math.max(most, times);
             }
             out.collect(
-                    "A," + tail + "," + flights.get() + "," + distinct + "," + most + "," + miles.get()
-                            + "," + worstDelay.value());
+                    "A,"
+                            + tail
+                            + ","
+                            + flights.get()
+                            + ","
+                            + distinct
+                            + ","
+                            + most
+                            + ","
+                            + miles.get()
+                            + ","
+                            + worstDelay.value());
             return;
         }
         long day = timestamp / DAY - 2;

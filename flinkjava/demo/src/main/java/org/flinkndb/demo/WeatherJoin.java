@@ -60,8 +60,16 @@ final class WeatherJoin extends KeyedProcessFunction<String, Event, String> {
         Long count = flights.get(hour);
         if (count != null) {
             out.collect(
-                    "J," + context.getCurrentKey() + "," + hour + "," + count + "," + delays.get(hour)
-                            + "," + (wind.contains(hour) ? wind.get(hour) : "unknown"));
+                    "J,"
+                            + context.getCurrentKey()
+                            + ","
+                            + hour
+                            + ","
+                            + count
+                            + ","
+                            + delays.get(hour)
+                            + ","
+                            + (wind.contains(hour) ? wind.get(hour) : "unknown"));
         }
         flights.remove(hour);
         delays.remove(hour);

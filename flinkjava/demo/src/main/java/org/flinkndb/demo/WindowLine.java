@@ -7,7 +7,8 @@ import org.apache.flink.util.Collector;
 
 /** Writes a window's result: {@code W,carrier,origin,end,count,sum,max}. */
 final class WindowLine
-        extends ProcessWindowFunction<Tuple3<Integer, Integer, Integer>, String, String, TimeWindow> {
+        extends ProcessWindowFunction<
+                Tuple3<Integer, Integer, Integer>, String, String, TimeWindow> {
     private static final long serialVersionUID = 1L;
 
     @Override
@@ -18,8 +19,16 @@ final class WindowLine
             Collector<String> out) {
         for (Tuple3<Integer, Integer, Integer> result : results) {
             out.collect(
-                    "W," + key + "," + context.window().getEnd() + "," + result.f0 + "," + result.f1
-                            + "," + result.f2);
+                    "W,"
+                            + key
+                            + ","
+                            + context.window().getEnd()
+                            + ","
+                            + result.f0
+                            + ","
+                            + result.f1
+                            + ","
+                            + result.f2);
         }
     }
 }

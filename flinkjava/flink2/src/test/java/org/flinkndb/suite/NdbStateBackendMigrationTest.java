@@ -5,7 +5,6 @@ import org.apache.flink.runtime.state.StateBackendMigrationTestBase;
 import org.apache.flink.runtime.state.storage.JobManagerCheckpointStorage;
 import org.apache.flink.testutils.junit.extensions.parameterized.ParameterizedTestExtension;
 import org.apache.flink.testutils.junit.extensions.parameterized.Parameters;
-
 import org.flinkndb.NdbStateBackend;
 import org.flinkndb.testutil.ServerExtension;
 import org.junit.jupiter.api.extension.ExtendWith;

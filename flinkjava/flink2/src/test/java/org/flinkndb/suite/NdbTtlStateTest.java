@@ -7,7 +7,6 @@ import org.apache.flink.runtime.state.ttl.StateBackendTestContext;
 import org.apache.flink.runtime.state.ttl.TtlStateTestBase;
 import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
 import org.apache.flink.testutils.junit.extensions.parameterized.ParameterizedTestExtension;
-
 import org.flinkndb.testutil.ServerExtension;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.extension.RegisterExtension;
@@ -22,8 +21,8 @@ class NdbTtlStateTest extends TtlStateTestBase {
     @RegisterExtension static final ServerExtension SERVER = new ServerExtension();
 
     private static final String NOT_REWRITTEN =
-            "expects a checkpoint to leave expired values out; ours copies nothing, so they are filtered"
-                    + " when they are read and left out of canonical savepoints";
+            "expects a checkpoint to leave expired values out; ours copies nothing, so they are"
+                + " filtered when they are read and left out of canonical savepoints";
 
     @RegisterExtension
     static final NotApplicable NOT_APPLICABLE =

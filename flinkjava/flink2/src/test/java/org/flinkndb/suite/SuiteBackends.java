@@ -1,7 +1,6 @@
 package org.flinkndb.suite;
 
 import org.apache.flink.configuration.Configuration;
-
 import org.flinkndb.NdbStateBackend;
 import org.flinkndb.NdbStateBackendFactory;
 import org.flinkndb.testutil.ServerExtension;

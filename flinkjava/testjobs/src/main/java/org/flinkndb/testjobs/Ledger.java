@@ -58,7 +58,8 @@ final class Ledger extends KeyedProcessFunction<Long, Long, String> {
                 getRuntimeContext()
                         .getState(
                                 new ValueStateDescriptor<>(
-                                        "ballast", PrimitiveArrayTypeInfo.BYTE_PRIMITIVE_ARRAY_TYPE_INFO));
+                                        "ballast",
+                                        PrimitiveArrayTypeInfo.BYTE_PRIMITIVE_ARRAY_TYPE_INFO));
         recent = getRuntimeContext().getListState(new ListStateDescriptor<>("recent", Types.LONG));
         buckets =
                 getRuntimeContext()
@@ -103,9 +104,20 @@ final class Ledger extends KeyedProcessFunction<Long, Long, String> {
             throws Exception {
         Long fired = lastFired.value();
         if (timestamp == Long.MAX_VALUE) {
-            check(last.value().equals(fired), "last timer", last.value(), fired, context.getCurrentKey());
+            check(
+                    last.value().equals(fired),
+                    "last timer",
+                    last.value(),
+                    fired,
+                    context.getCurrentKey());
             out.collect(
-                    "LEDGER " + context.getCurrentKey() + " " + count.get() + " " + sum.get() + " "
+                    "LEDGER "
+                            + context.getCurrentKey()
+                            + " "
+                            + count.get()
+                            + " "
+                            + sum.get()
+                            + " "
                             + (fired / keys + 1));
             return;
         }
@@ -156,8 +168,14 @@ final class Ledger extends KeyedProcessFunction<Long, Long, String> {
     private static void check(boolean ok, String what, Object expected, Object found, long key) {
         if (!ok) {
             throw new IllegalStateException(
-                    "LEDGER VIOLATION key " + key + ": " + what + " should be " + expected
-                            + " but is " + found);
+                    "LEDGER VIOLATION key "
+                            + key
+                            + ": "
+                            + what
+                            + " should be "
+                            + expected
+                            + " but is "
+                            + found);
         }
     }
 
