@@ -1,0 +1,139 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"syscall"
+	"testing"
+
+	"github.com/flinkndb/flinkndb/tests/flinkcluster"
+)
+
+// TestCheckpointsRescaleAndSavepoints takes one job through its life: cancelled and started from a
+// retained checkpoint with more subtasks (CLAIM), then with fewer (NO_CLAIM), then from a canonical
+// and a native savepoint. At the end the result is exact and the server lets go of what was released.
+func TestCheckpointsRescaleAndSavepoints(t *testing.T) {
+	e := newEnvironment(t, flinkcluster.Options{TaskManagers: 1, Slots: 3})
+	l := ledger{keys: 500, records: 150_000, rate: 3_000}
+	jar := e.upload()
+	job := e.submit(jar, l.run(1))
+	for _, step := range []struct {
+		parallelism int
+		claim       string
+	}{{3, "CLAIM"}, {2, "NO_CLAIM"}} {
+		e.awaitRunning(job)
+		e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 2))
+		path := e.cancelWithCheckpoint(job)
+		run := l.run(step.parallelism)
+		run.SavepointPath, run.ClaimMode = path, step.claim
+		t.Logf("parallelism %d from %s (%s)", step.parallelism, path, step.claim)
+		job = e.submit(jar, run)
+	}
+	for _, format := range []string{"CANONICAL", "NATIVE"} {
+		e.awaitRunning(job)
+		e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 1))
+		path, err := e.cluster.Savepoint(e.ctx, job, format, true)
+		e.must(err)
+		run := l.run(3)
+		run.SavepointPath = path
+		t.Logf("%s savepoint %s", format, path)
+		job = e.submit(jar, run)
+	}
+	e.awaitFinished(job)
+	e.verify(l)
+	e.checkGarbage()
+}
+
+// cancelWithCheckpoint cancels a job and returns its last retained checkpoint.
+func (e *environment) cancelWithCheckpoint(job string) string {
+	e.t.Helper()
+	e.must(e.cluster.Cancel(e.ctx, job))
+	stats, err := e.cluster.Checkpoints(e.ctx, job)
+	e.must(err)
+	if stats.Latest.Completed == nil {
+		e.t.Fatal("no completed checkpoint")
+	}
+	return stats.Latest.Completed.ExternalPath
+}
+
+// checkGarbage has the server collect, and demands that nothing unreachable is left.
+func (e *environment) checkGarbage() {
+	e.t.Helper()
+	_, err := e.server.Command(e.ctx, "gc")
+	e.must(err)
+	raw, err := e.server.Command(e.ctx, "gc", "--check", "-o", "json")
+	e.must(err)
+	var report map[string]string
+	e.must(json.Unmarshal(raw, &report))
+	for _, field := range []string{"removed_rows", "removed_versions", "dropped_row_spaces", "expired_sessions"} {
+		if report[field] != "0" {
+			e.t.Errorf("garbage after a collection: %s", raw)
+		}
+	}
+}
+
+// TestZombieIsFenced freezes a TaskManager until its tasks run elsewhere, then lets it go on: it must
+// not be able to change anything.
+func TestZombieIsFenced(t *testing.T) {
+	e := newEnvironment(t, flinkcluster.Options{TaskManagers: 2, Slots: 1, Config: map[string]string{"heartbeat.timeout": "5000"}})
+	l := ledger{keys: 200, records: 60_000, rate: 2_000}
+	job := e.submit(e.upload(), l.run(1))
+	e.awaitRunning(job)
+	e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 2))
+	for _, p := range e.cluster.TaskManagers() {
+		e.must(p.Signal(syscall.SIGSTOP))
+		e.must(e.cluster.AwaitTaskManagers(e.ctx, 1))
+		e.awaitRunning(job)
+		e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 2))
+		e.must(p.Signal(syscall.SIGCONT))
+		e.must(e.cluster.AwaitTaskManagers(e.ctx, 2))
+	}
+	e.awaitFinished(job)
+	e.verify(l)
+}
+
+// TestStoreDoesNotGrow takes 200 checkpoints of a state whose size stays the same, and looks at the
+// number of versions in the store meanwhile.
+func TestStoreDoesNotGrow(t *testing.T) {
+	e := newEnvironment(t, flinkcluster.Options{TaskManagers: 1, Slots: 1, Config: map[string]string{"execution.checkpointing.interval": "100 ms"}},
+		"--sweep-interval", "1s")
+	l := ledger{keys: 300, records: 10_000_000, rate: 2_000}
+	job := e.submit(e.upload(), l.run(1))
+	e.awaitRunning(job)
+	var first, last int
+	for i := range 10 {
+		e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 20))
+		rows, versions := e.countRows()
+		t.Logf("after %d checkpoints: %d rows, %d versions", 20*(i+1), rows, versions)
+		if i == 1 {
+			first = versions
+		}
+		last = versions
+	}
+	if last > first*3/2 {
+		t.Fatalf("the store grows: %d versions after 40 checkpoints, %d after 200", first, last)
+	}
+	e.must(e.cluster.Cancel(e.ctx, job))
+}
+
+func (e *environment) countRows() (rows, versions int) {
+	e.t.Helper()
+	raw, err := e.server.Command(e.ctx, "spaces", "--count", "-o", "json")
+	e.must(err)
+	var answer struct {
+		RowSpaces []struct {
+			Rows     json.Number `json:"rows"`
+			Versions json.Number `json:"versions"`
+		} `json:"row_spaces"`
+	}
+	e.must(json.Unmarshal(raw, &answer))
+	for _, s := range answer.RowSpaces {
+		r, err := s.Rows.Int64()
+		e.must(err)
+		v, err := s.Versions.Int64()
+		e.must(err)
+		rows, versions = rows+int(r), versions+int(v)
+	}
+	return rows, versions
+}
