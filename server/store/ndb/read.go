@@ -158,7 +158,7 @@ func (c *session) getLong(l *lookup, long []longRow) error {
 		payload := payloads[n]
 		keyBytes := int(row.appendix.keyBytes)
 		if keyBytes > 0 && !bytes.Equal(payload[:keyBytes], l.full(row.index)) {
-			return fmt.Errorf("two keys of %d bytes have the same SHA-256: %x... and %x...", keyBytes, payload[:32], l.full(row.index)[:32])
+			return fmt.Errorf("two keys of %d bytes have the same SHA-256: they begin with %x and %x", keyBytes, payload[:32], l.full(row.index)[:32])
 		}
 		l.values[row.index] = payload[keyBytes:]
 	}
