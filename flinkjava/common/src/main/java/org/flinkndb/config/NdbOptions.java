@@ -20,8 +20,8 @@ public final class NdbOptions {
                     .defaultValues("unix:///tmp/flinkndb.sock")
                     .withDescription(
                             "Where the state servers are: unix:///path of a socket on the same"
-                                + " host, or host:port; several are separated by semicolons and"
-                                + " tried in turn.");
+                                    + " host, or host:port; several are separated by semicolons and"
+                                    + " tried in turn.");
 
     public static final ConfigOption<Recovery> RECOVERY =
             ConfigOptions.key("state.backend.ndb.recovery")
@@ -29,7 +29,7 @@ public final class NdbOptions {
                     .defaultValue(Recovery.LAZY)
                     .withDescription(
                             "After a restore, fetch rows when they are first used (lazy), or also"
-                                + " load them into the cache in the background (eager).");
+                                    + " load them into the cache in the background (eager).");
 
     public static final ConfigOption<MemorySize> CACHE_SIZE =
             ConfigOptions.key("state.backend.ndb.cache.size")
@@ -45,7 +45,7 @@ public final class NdbOptions {
                     .defaultValue(0.4)
                     .withDescription(
                             "Share of the TaskManager's heap that the object caches may fill, 0.01"
-                                + " to 0.9.");
+                                    + " to 0.9.");
 
     public static final ConfigOption<Integer> BATCH_ROWS =
             ConfigOptions.key("state.backend.ndb.batch.max-rows")
@@ -59,7 +59,7 @@ public final class NdbOptions {
                     .defaultValue(MemorySize.ofMebiBytes(1))
                     .withDescription(
                             "Size at which a write batch is sent; a larger single value fills one"
-                                + " alone.");
+                                    + " alone.");
 
     public static final ConfigOption<MemorySize> DIRTY_BYTES =
             ConfigOptions.key("state.backend.ndb.write.max-dirty-bytes")
@@ -67,7 +67,7 @@ public final class NdbOptions {
                     .defaultValue(MemorySize.ofMebiBytes(64))
                     .withDescription(
                             "Changes that one operator subtask may hold back between checkpoints"
-                                + " before it sends them.");
+                                    + " before it sends them.");
 
     public static final ConfigOption<MemorySize> UNACKNOWLEDGED_BYTES =
             ConfigOptions.key("state.backend.ndb.write.max-unacknowledged-bytes")
@@ -75,7 +75,7 @@ public final class NdbOptions {
                     .defaultValue(MemorySize.ofMebiBytes(32))
                     .withDescription(
                             "Bytes of writes that one operator subtask may have on the way to the"
-                                + " server; above it, it waits.");
+                                    + " server; above it, it waits.");
 
     public static final ConfigOption<Duration> CONNECT_TIMEOUT =
             ConfigOptions.key("state.backend.ndb.connect-timeout")
@@ -90,7 +90,7 @@ public final class NdbOptions {
                     .defaultValue(Duration.ofSeconds(60))
                     .withDescription(
                             "How long an operator waits for a server that has gone before its task"
-                                + " fails.");
+                                    + " fails.");
 
     public static final ConfigOption<Duration> SESSION_LEASE =
             ConfigOptions.key("state.backend.ndb.session-lease")
@@ -98,7 +98,7 @@ public final class NdbOptions {
                     .defaultValue(Duration.ofSeconds(120))
                     .withDescription(
                             "How long the server keeps a session without a connection. Must be"
-                                + " longer than state.backend.ndb.reconnect-timeout.");
+                                    + " longer than state.backend.ndb.reconnect-timeout.");
 
     public static final ConfigOption<Boolean> TLS =
             ConfigOptions.key("state.backend.ndb.tls.enabled")
@@ -112,7 +112,7 @@ public final class NdbOptions {
                     .noDefaultValue()
                     .withDescription(
                             "PEM file of the authority that signed the server's certificate;"
-                                + " without it, Java's trust store.");
+                                    + " without it, Java's trust store.");
 
     public static final ConfigOption<String> TLS_CERT =
             ConfigOptions.key("state.backend.ndb.tls.cert")
@@ -138,7 +138,7 @@ public final class NdbOptions {
                     .noDefaultValue()
                     .withDescription(
                             "Address that references in checkpoints carry, when the JobManager"
-                                + " reaches the server by another one than the TaskManagers.");
+                                    + " reaches the server by another one than the TaskManagers.");
 
     private NdbOptions() {}
 

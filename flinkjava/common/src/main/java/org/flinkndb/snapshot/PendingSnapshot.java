@@ -58,7 +58,7 @@ final class PendingSnapshot implements SnapshotResources {
                             } catch (IOException e) {
                                 LOG.warn(
                                         "Snapshot {} of an aborted checkpoint could not be"
-                                            + " released; the server expires it.",
+                                                + " released; the server expires it.",
                                         id,
                                         e);
                             }

@@ -22,7 +22,7 @@ class NdbTtlStateTest extends TtlStateTestBase {
 
     private static final String NOT_REWRITTEN =
             "expects a checkpoint to leave expired values out; ours copies nothing, so they are"
-                + " filtered when they are read and left out of canonical savepoints";
+                    + " filtered when they are read and left out of canonical savepoints";
 
     @RegisterExtension
     static final NotApplicable NOT_APPLICABLE =
