@@ -146,12 +146,25 @@ func classify(err error) class {
 	case errors.Is(err, errTorn):
 		return conflict
 	}
-	var network net.Error
-	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.As(err, &network) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
+	if brokenConnection(err) {
 		return hostDown
 	}
 	return permanent
+}
+
+// brokenConnection says whether an error of the driver means that the connection is of no more use.
+func brokenConnection(err error) bool {
+	var network net.Error
+	if errors.As(err, &network) {
+		return true
+	}
+	for _, broken := range []error{driver.ErrBadConn, mysql.ErrInvalidConn, mysql.ErrPktSync, mysql.ErrPktSyncMul,
+		mysql.ErrMalformPkt, mysql.ErrBusyBuffer, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
+		if errors.Is(err, broken) {
+			return true
+		}
+	}
+	return false
 }
 
 func classifyServer(my *mysql.MySQLError) class {

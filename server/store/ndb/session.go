@@ -27,7 +27,12 @@ func (s *Store) withSession(ctx context.Context, db *sql.DB, fn func(*session) e
 		return err
 	}
 	defer conn.Close()
-	return fn(&session{ctx: ctx, conn: conn, maxBytes: s.maxBytes, metrics: s.metrics})
+	c := &session{ctx: ctx, conn: conn, maxBytes: s.maxBytes, metrics: s.metrics}
+	err = fn(c)
+	if err != nil && brokenConnection(err) {
+		c.discard()
+	}
+	return err
 }
 
 // exec runs a statement and returns how many rows it changed.

@@ -2,16 +2,12 @@ package ndb
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/flinkndb/flinkndb/server/store"
 )
@@ -140,128 +136,6 @@ func scanAll(t testing.TB, s *Store, r store.Range) []store.Row {
 		}
 		r.After = page.Rows[len(page.Rows)-1].Key
 	}
-}
-
-func TestHugeValue(t *testing.T) {
-	if testing.Short() {
-		t.Skip("moves 64 MiB")
-	}
-	onEngines(t, func(t *testing.T, s *Store) {
-		r := store.Row{RowKey: store.RowKey{Space: 1, Key: []byte("big")}, Value: filled(64<<20, 1)}
-		put(t, s, r)
-		checkRows(t, s, []store.Row{r})
-		put(t, s, row(1, 0, 0, "big", "small"))
-		if n := chunkRows(t, s); n != 0 {
-			t.Errorf("%d chunks are left behind", n)
-		}
-	})
-}
-
-func TestTooLargeIsRefused(t *testing.T) {
-	onEngines(t, func(t *testing.T, s *Store) {
-		_, err := s.Update(t.Context(), func(tx store.Tx) error {
-			return tx.Put([]store.Row{{RowKey: store.RowKey{Space: 1, Key: make([]byte, maxKeyBytes+1)}}})
-		})
-		if !errors.Is(err, store.ErrTooLarge) {
-			t.Errorf("key: %v", err)
-		}
-		_, err = s.Update(t.Context(), func(tx store.Tx) error {
-			return tx.Put([]store.Row{{RowKey: store.RowKey{Space: 1}, Value: make([]byte, maxValueBytes+1)}})
-		})
-		if !errors.Is(err, store.ErrTooLarge) {
-			t.Errorf("value: %v", err)
-		}
-		_, err = s.Update(t.Context(), func(tx store.Tx) error { return tx.PutMeta(strings.Repeat("x", maxMetaKey+1), nil) })
-		if !errors.Is(err, store.ErrTooLarge) {
-			t.Errorf("meta: %v", err)
-		}
-	})
-}
-
-// TestLongKeysAreOrdered scans keys that differ only behind the bytes that the table's index holds.
-func TestLongKeysAreOrdered(t *testing.T) {
-	onEngines(t, func(t *testing.T, s *Store) {
-		base := strings.Repeat("k", inlineKey)
-		var want []string
-		for i := range 100 {
-			want = append(want, fmt.Sprintf("%s%05d", base, i*7%100))
-		}
-		want = append(want, base, base[:10], base+"00001x", strings.Repeat("k", inlineKey-1)+"l", "z", "", strings.Repeat("\xff", 900), strings.Repeat("\xff", 901))
-		var rows []store.Row
-		for _, k := range want {
-			rows = append(rows, row(1, 2, 3, k, "v"+k[max(0, len(k)-5):]))
-		}
-		rand.Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
-		put(t, s, rows...)
-		slices.Sort(want)
-		for _, pageRows := range []int{1, 7, 1024} {
-			for _, prefix := range []string{"", base[:3], base, base + "0000", "\xff"} {
-				for _, keysOnly := range []bool{false, true} {
-					got := scanAll(t, s, store.Range{Space: 1, Group: 2, State: 3, Prefix: []byte(prefix), MaxRows: pageRows, KeysOnly: keysOnly})
-					checkScan(t, got, want, prefix, keysOnly)
-				}
-			}
-		}
-	})
-}
-
-func checkScan(t *testing.T, got []store.Row, all []string, prefix string, keysOnly bool) {
-	t.Helper()
-	var want []string
-	for _, k := range all {
-		if strings.HasPrefix(k, prefix) {
-			want = append(want, k)
-		}
-	}
-	if len(got) != len(want) {
-		t.Fatalf("prefix of %d bytes: %d rows, want %d", len(prefix), len(got), len(want))
-	}
-	for i, r := range got {
-		if string(r.Key) != want[i] {
-			t.Fatalf("row %d: key of %d bytes ending in %q, want %d bytes ending in %q", i, len(r.Key), tailOf(string(r.Key)), len(want[i]), tailOf(want[i]))
-		}
-		if v := "v" + want[i][max(0, len(want[i])-5):]; !keysOnly && string(r.Value) != v {
-			t.Fatalf("row %d: value %q, want %q", i, r.Value, v)
-		}
-	}
-}
-
-func tailOf(s string) string { return s[max(0, len(s)-8):] }
-
-func TestPagesAreBoundedByBytes(t *testing.T) {
-	onEngines(t, func(t *testing.T, s *Store) {
-		var rows []store.Row
-		for i := range 40 {
-			rows = append(rows, store.Row{RowKey: store.RowKey{Space: 1, Key: []byte(fmt.Sprintf("%03d", i))}, Value: filled(1000+i%2*30000, uint64(i))})
-		}
-		put(t, s, rows...)
-		r := store.Range{Space: 1, MaxBytes: 100000}
-		seen := 0
-		for {
-			page, err := s.Scan(t.Context(), r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			size := 0
-			for _, row := range page.Rows {
-				if !bytes.Equal(row.Value, rows[seen].Value) {
-					t.Fatalf("row %d: wrong value", seen)
-				}
-				seen++
-				size += len(row.Key) + len(row.Value)
-			}
-			if size > r.MaxBytes {
-				t.Errorf("page of %d bytes", size)
-			}
-			if page.Done {
-				break
-			}
-			r.After = page.Rows[len(page.Rows)-1].Key
-		}
-		if seen != len(rows) {
-			t.Errorf("%d rows of %d", seen, len(rows))
-		}
-	})
 }
 
 // TestAgainstModel runs random transactions on the store and on a map.
@@ -416,84 +290,6 @@ func checkModel(t *testing.T, s *Store, keys []string, model map[string][]byte) 
 	}
 }
 
-func TestLockedNamesExcludeEachOther(t *testing.T) {
-	onEngines(t, func(t *testing.T, s *Store) {
-		const workers, rounds = 4, 25
-		var wg sync.WaitGroup
-		for range workers {
-			wg.Go(func() {
-				for range rounds {
-					_, err := s.Update(t.Context(), func(tx store.Tx) error {
-						if v, err := tx.LockMeta("absent"); err != nil || v != nil {
-							return errors.Join(err, wantNil(v))
-						}
-						v, err := tx.LockMeta("counter")
-						if err != nil {
-							return err
-						}
-						n := uint64(0)
-						if v != nil {
-							n = binary.BigEndian.Uint64(v)
-						}
-						return tx.PutMeta("counter", binary.BigEndian.AppendUint64(nil, n+1))
-					})
-					if err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-		v, err := s.Meta(t.Context(), "counter")
-		if err != nil || v == nil || binary.BigEndian.Uint64(v) != workers*rounds {
-			t.Errorf("counter is %x (%v), want %d", v, err, workers*rounds)
-		}
-		all, err := s.ScanMeta(t.Context(), "")
-		if err != nil || len(all) != 1 {
-			t.Errorf("meta records %v (%v): a locked absent name became one", all, err)
-		}
-	})
-}
-
-func wantNil(v []byte) error {
-	if v != nil {
-		return fmt.Errorf("absent record has %d bytes", len(v))
-	}
-	return nil
-}
-
-func TestMetaRecords(t *testing.T) {
-	onEngines(t, func(t *testing.T, s *Store) {
-		big := filled(300000, 1)
-		mustUpdate(t, s, func(tx store.Tx) error {
-			if _, err := tx.LockMeta("b"); err != nil {
-				return err
-			}
-			if all, err := tx.ScanMeta(""); err != nil || len(all) != 0 {
-				return fmt.Errorf("a lock is visible as a record: %v %w", all, err)
-			}
-			return errors.Join(tx.PutMeta("a1", big), tx.PutMeta("a2", nil), tx.PutMeta("b", []byte("x")), tx.PutMeta("\xff\xff", []byte{0}))
-		})
-		all, err := s.ScanMeta(t.Context(), "a")
-		if err != nil || len(all) != 2 || !bytes.Equal(all[0].Value, big) || all[1].Value == nil || len(all[1].Value) != 0 {
-			t.Errorf("records with prefix a: %d (%v)", len(all), err)
-		}
-		if all, err := s.ScanMeta(t.Context(), "\xff"); err != nil || len(all) != 1 {
-			t.Errorf("records with prefix ff: %v (%v)", all, err)
-		}
-		mustUpdate(t, s, func(tx store.Tx) error {
-			return errors.Join(tx.DeleteMeta("a1"), tx.DeleteMeta("nothing"), tx.PutMeta("a2", []byte("now")))
-		})
-		if v, err := s.Meta(t.Context(), "a1"); err != nil || v != nil {
-			t.Errorf("removed record: %x (%v)", v, err)
-		}
-		if n := chunkRows(t, s); n != 0 {
-			t.Errorf("%d chunks are left behind", n)
-		}
-	})
-}
-
 func TestDropSpace(t *testing.T) {
 	onEngines(t, func(t *testing.T, s *Store) {
 		for space := uint64(1); space <= 2; space++ {
@@ -531,106 +327,6 @@ func TestDropSpace(t *testing.T) {
 	})
 }
 
-// TestReadersNeverSeeHalfAValue reads a long value while it is replaced by others.
-func TestReadersNeverSeeHalfAValue(t *testing.T) {
-	onEngines(t, func(t *testing.T, s *Store) {
-		key := store.RowKey{Space: 1, Key: []byte("k")}
-		write := func(n byte) error {
-			_, err := s.Update(t.Context(), func(tx store.Tx) error {
-				return tx.Put([]store.Row{{RowKey: key, Value: bytes.Repeat([]byte{n}, 40000+int(n)*20000)}})
-			})
-			return err
-		}
-		if err := write(0); err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() {
-			for n := range 40 {
-				if err := write(byte(n % 4)); err != nil {
-					done <- err
-					return
-				}
-			}
-			done <- nil
-		}()
-		for reads := 0; ; reads++ {
-			select {
-			case err := <-done:
-				if err != nil || reads == 0 {
-					t.Errorf("%d reads; writer: %v", reads, err)
-				}
-				return
-			default:
-			}
-			v := getOne(t, s, key)
-			page, err := s.Scan(t.Context(), store.Range{Space: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, v := range [][]byte{v, page.Rows[0].Value} {
-				if want := 40000 + int(v[0])*20000; len(v) != want || bytes.Count(v, v[:1]) != want {
-					t.Fatalf("a value of %d bytes is a mixture", len(v))
-				}
-			}
-		}
-	})
-}
-
-func TestCallsEndWithTheirContext(t *testing.T) {
-	onEngines(t, func(t *testing.T, s *Store) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := s.Get(ctx, []store.RowKey{{Space: 1}}); !errors.Is(err, context.Canceled) {
-			t.Errorf("get: %v", err)
-		}
-		if _, err := s.Update(ctx, func(store.Tx) error { return nil }); !errors.Is(err, context.Canceled) {
-			t.Errorf("update: %v", err)
-		}
-		// A lock that another transaction holds is waited for no longer than the context lasts.
-		locked, release := make(chan struct{}), make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			_, err := s.Update(t.Context(), func(tx store.Tx) error {
-				_, err := tx.LockMeta("l")
-				close(locked)
-				<-release
-				return err
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-		<-locked
-		ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
-		began := time.Now()
-		_, err := s.Update(ctx, func(tx store.Tx) error { _, err := tx.LockMeta("l"); return err })
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 5*time.Second {
-			t.Errorf("after %v: %v", time.Since(began), err)
-		}
-		close(release)
-		wg.Wait()
-	})
-}
-
-func TestClosedStoreSaysSo(t *testing.T) {
-	onEngines(t, func(t *testing.T, s *Store) {
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Get(t.Context(), []store.RowKey{{Space: 1}}); !errors.Is(err, store.ErrClosed) {
-			t.Errorf("get: %v", err)
-		}
-		if _, err := s.Update(t.Context(), func(store.Tx) error { return nil }); !errors.Is(err, store.ErrClosed) {
-			t.Errorf("update: %v", err)
-		}
-		if err := s.Close(); err != nil {
-			t.Errorf("second Close: %v", err)
-		}
-	})
-}
-
 // TestPanicLeavesNoTransaction: the connection of a function that panicked must not be used again
 // with its transaction open.
 func TestPanicLeavesNoTransaction(t *testing.T) {
@@ -649,7 +345,10 @@ func TestPanicLeavesNoTransaction(t *testing.T) {
 		}()
 		mustUpdate(t, s, func(tx store.Tx) error {
 			v, err := tx.LockMeta("l")
-			return errors.Join(err, wantNil(v))
+			if v != nil {
+				return errors.New("the record of a transaction that did not end is there")
+			}
+			return err
 		})
 	})
 }

@@ -177,6 +177,7 @@ func TestErrorsAreSorted(t *testing.T) {
 		{my(1146, "Table 'flinkndb.meta' doesn't exist"), hostDown, false},
 		{my(1053, "Server shutdown in progress"), hostDown, false},
 		{mysql.ErrInvalidConn, hostDown, false},
+		{fmt.Errorf("wrapped: %w", mysql.ErrPktSync), hostDown, false},
 		{errTorn, conflict, false},
 		{errors.New("something else"), permanent, false},
 	} {

@@ -18,7 +18,7 @@ import (
 )
 
 // Run runs the suite; open returns an empty store each time, which the suite closes.
-func Run(t *testing.T, open func(t *testing.T) store.Store) {
+func Run(t *testing.T, open func(t *testing.T) store.Store, options ...Option) {
 	t.Run("Model", func(t *testing.T) { testModel(t, open(t)) })
 	t.Run("Sizes", func(t *testing.T) { testSizes(t, open(t)) })
 	t.Run("Rollback", func(t *testing.T) { testRollback(t, open(t)) })
@@ -26,6 +26,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Run("DropSpace", func(t *testing.T) { testDropSpace(t, open(t)) })
 	t.Run("Closed", func(t *testing.T) { testClosed(t, open(t)) })
 	t.Run("Cancelled", func(t *testing.T) { testCancelled(t, open(t)) })
+	runExamples(t, open, options)
 }
 
 func closeStore(t *testing.T, s store.Store) {
