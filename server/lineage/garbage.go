@@ -141,6 +141,9 @@ func (l *Lineage) collect(ctx context.Context, everything bool) (GarbageReport, 
 	if err := l.releaseOverdue(ctx, &report); err != nil {
 		return report, err
 	}
+	if err := l.dropLanes(ctx); err != nil {
+		return report, err
+	}
 	if err := l.dropSpaces(ctx, &report); err != nil {
 		return report, err
 	}
@@ -225,6 +228,39 @@ func (l *Lineage) releaseOverdue(ctx context.Context, report *GarbageReport) err
 		}
 		if existed {
 			report.ReleasedSnapshots++
+		}
+	}
+	return nil
+}
+
+// dropLanes removes the lanes of sessions that have ended. A late writer finds no lane then, which
+// refuses it as well as a fenced one did.
+func (l *Lineage) dropLanes(ctx context.Context) error {
+	lanes, err := l.store.ScanMeta(ctx, lanePrefix)
+	if err != nil {
+		return fmt.Errorf("read the lanes: %w", err)
+	}
+	for _, m := range lanes {
+		session := sessionPrefix + m.Key[len(lanePrefix):]
+		_, err := l.store.Update(ctx, func(tx store.Tx) error {
+			known, err := tx.Meta(session)
+			if err != nil || known != nil {
+				return err
+			}
+			if _, err := tx.LockMeta(gateKey); err != nil {
+				return fmt.Errorf("lock %s: %w", gateKey, err)
+			}
+			if _, err := tx.LockMeta(m.Key); err != nil {
+				return fmt.Errorf("lock %s: %w", m.Key, err)
+			}
+			// Sessions and their lanes come and go in one transaction under the gate.
+			if known, err = tx.Meta(session); err != nil || known != nil {
+				return err
+			}
+			return tx.DeleteMeta(m.Key)
+		})
+		if err != nil {
+			return fmt.Errorf("drop %s: %w", m.Key, err)
 		}
 	}
 	return nil

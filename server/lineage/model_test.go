@@ -442,4 +442,11 @@ func (m *model) finish(t *rapid.T) {
 	if size != 0 {
 		t.Fatalf("%d bytes of rows are left", size)
 	}
+	metas, err := m.store.ScanMeta(m.ctx, "")
+	m.must(t, err)
+	for _, meta := range metas {
+		if meta.Key != counterKey {
+			t.Fatalf("the record %s is left", meta.Key)
+		}
+	}
 }
