@@ -23,18 +23,7 @@ func TestKillTaskManagersAndServer(t *testing.T) {
 		e.awaitRunning(job)
 		e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 2))
 		time.Sleep(time.Duration(random.IntN(700)) * time.Millisecond) // the moment is to be random
-		if kill%2 == 0 {
-			managers := e.cluster.TaskManagers()
-			victim := managers[random.IntN(len(managers))]
-			t.Logf("kill %s", victim.Name())
-			e.must(victim.Kill())
-			_, err := e.cluster.AddTaskManager()
-			e.must(err)
-			continue
-		}
-		t.Log("kill the server")
-		e.must(e.server.Kill())
-		e.must(e.server.Restart(e.ctx))
+		e.killSomething(random, kill)
 	}
 	e.awaitFinished(job)
 	e.verify(l)

@@ -31,6 +31,8 @@ type Options struct {
 	TaskManagers int
 	// Slots of each TaskManager. The default value is 2.
 	Slots int
+	// HighAvailability runs a ZooKeeper (the distribution's own), so that jobs outlive their JobManager.
+	HighAvailability bool
 	// TaskManagerMemory is taskmanager.memory.process.size. The default value is 1200m.
 	TaskManagerMemory string
 }
@@ -42,10 +44,11 @@ type Cluster struct {
 	libDir  string
 	confDir string
 
-	mu       sync.Mutex
-	master   *Process
-	managers []*Process
-	started  int
+	mu        sync.Mutex
+	zookeeper *Process
+	master    *Process
+	managers  []*Process
+	started   int
 }
 
 // Start starts a cluster and waits until it is ready.
@@ -59,7 +62,7 @@ func Start(ctx context.Context, opt Options) (*Cluster, error) {
 	if opt.TaskManagerMemory == "" {
 		opt.TaskManagerMemory = "1200m"
 	}
-	ports, err := freePorts(2)
+	ports, err := freePorts(5)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +72,11 @@ func Start(ctx context.Context, opt Options) (*Cluster, error) {
 	}
 	if err := c.prepare(ports); err != nil {
 		return nil, err
+	}
+	if opt.HighAvailability {
+		if c.zookeeper, err = c.start("zookeeper", "zookeeper.sh", "1"); err != nil {
+			return nil, err
+		}
 	}
 	if err := c.StartJobManager(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
@@ -127,7 +135,34 @@ func (c *Cluster) prepare(ports []int) error {
 			return fmt.Errorf("link %s: %w", file, err)
 		}
 	}
+	if c.opt.HighAvailability {
+		if err := c.prepareHighAvailability(ports[2:]); err != nil {
+			return err
+		}
+	}
 	return os.WriteFile(filepath.Join(c.confDir, "config.yaml"), []byte(c.config(ports)), 0o644)
+}
+
+// prepareHighAvailability writes ZooKeeper's configuration and adds what Flink needs to use it.
+func (c *Cluster) prepareHighAvailability(ports []int) error {
+	zoo := fmt.Sprintf("tickTime=2000\ninitLimit=10\nsyncLimit=5\nadmin.enableServer=false\ndataDir=%s\n"+
+		"clientPort=%d\nclientPortAddress=127.0.0.1\nserver.1=127.0.0.1:%d:%d\n",
+		filepath.Join(c.opt.Dir, "zookeeper"), ports[0], ports[1], ports[2])
+	if err := os.WriteFile(filepath.Join(c.confDir, "zoo.cfg"), []byte(zoo), 0o644); err != nil {
+		return fmt.Errorf("configuration of ZooKeeper: %w", err)
+	}
+	config := map[string]string{
+		"high-availability.type":                             "zookeeper",
+		"high-availability.zookeeper.quorum":                 fmt.Sprintf("127.0.0.1:%d", ports[0]),
+		"high-availability.zookeeper.path.root":              "/flink",
+		"high-availability.zookeeper.client.session-timeout": "5000",
+		"high-availability.storageDir":                       "file://" + filepath.Join(c.opt.Dir, "ha"),
+	}
+	for key, value := range c.opt.Config {
+		config[key] = value
+	}
+	c.opt.Config = config
+	return nil
 }
 
 func (c *Cluster) config(ports []int) string {
@@ -232,7 +267,7 @@ func (c *Cluster) TaskManagers() []*Process {
 	return running
 }
 
-func (c *Cluster) start(kind, script string) (*Process, error) {
+func (c *Cluster) start(kind, script string, args ...string) (*Process, error) {
 	c.mu.Lock()
 	c.started++
 	name := fmt.Sprintf("%s-%d", kind, c.started)
@@ -241,7 +276,7 @@ func (c *Cluster) start(kind, script string) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("output of %s: %w", name, err)
 	}
-	cmd := exec.Command(filepath.Join(c.opt.Home, "bin", script), "start-foreground")
+	cmd := exec.Command(filepath.Join(c.opt.Home, "bin", script), append([]string{"start-foreground"}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = append(os.Environ(), "FLINK_CONF_DIR="+c.confDir, "FLINK_LIB_DIR="+c.libDir,
 		"FLINK_LOG_DIR="+filepath.Join(c.opt.Dir, "log"))
@@ -279,8 +314,10 @@ func (c *Cluster) Output(kind string) (string, error) {
 func (c *Cluster) Stop() error {
 	c.mu.Lock()
 	all := append([]*Process{}, c.managers...)
-	if c.master != nil {
-		all = append(all, c.master)
+	for _, p := range []*Process{c.master, c.zookeeper} {
+		if p != nil {
+			all = append(all, p)
+		}
 	}
 	c.mu.Unlock()
 	var errs []error
@@ -338,6 +375,11 @@ func (p *Process) Tail() string {
 		return err.Error()
 	}
 	return string(raw[max(0, len(raw)-4000):])
+}
+
+// Poll waits until a condition holds, and fails when it does not within the time.
+func Poll(ctx context.Context, timeout time.Duration, what string, condition func() bool) error {
+	return poll(ctx, timeout, what, func(context.Context) (bool, error) { return condition(), nil })
 }
 
 // poll calls fn until it says yes, fails, or the time is over.

@@ -96,6 +96,12 @@ func (s *Server) Command(ctx context.Context, command string, args ...string) ([
 // Kill ends the server at once (SIGKILL).
 func (s *Server) Kill() error { return s.signal(syscall.SIGKILL) }
 
+// Freeze stops the process without ending it (SIGSTOP): it answers nothing until Thaw.
+func (s *Server) Freeze() error { return s.send(syscall.SIGSTOP) }
+
+// Thaw lets a frozen server go on (SIGCONT).
+func (s *Server) Thaw() error { return s.send(syscall.SIGCONT) }
+
 // Stop ends the server in its own way (SIGTERM) and waits for it.
 func (s *Server) Stop() error { return s.signal(syscall.SIGTERM) }
 
@@ -105,9 +111,16 @@ func (s *Server) signal(sig syscall.Signal) error {
 		return nil
 	default:
 	}
+	if err := s.send(sig); err != nil {
+		return err
+	}
+	<-s.ended
+	return nil
+}
+
+func (s *Server) send(sig syscall.Signal) error {
 	if err := s.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("signal the server: %w", err)
 	}
-	<-s.ended
 	return nil
 }

@@ -17,10 +17,12 @@ import org.apache.flink.runtime.state.metainfo.StateMetaInfoSnapshot;
 import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
 import org.apache.flink.util.StateMigrationException;
 import org.flinkndb.cache.CacheBudget;
+import org.flinkndb.cache.FlushListener;
 import org.flinkndb.cache.WriteBehind;
 import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.StateKind;
 import org.flinkndb.client.StateSession;
+import org.flinkndb.config.NdbOptions;
 import org.flinkndb.config.NdbSettings;
 import org.flinkndb.state.NdbState;
 import org.flinkndb.state.NdbStates;
@@ -67,7 +69,8 @@ public final class BackendCore<K> implements StateContext<K>, Closeable {
             ExecutionConfig executionConfig,
             ClassLoader userClassLoader,
             TtlTimeProvider ttlTimeProvider,
-            SerializerSupport serializerSupport) {
+            SerializerSupport serializerSupport,
+            FlushListener listener) {
         this.settings = settings;
         this.session = session;
         this.cacheAccount = cacheAccount;
@@ -82,7 +85,8 @@ public final class BackendCore<K> implements StateContext<K>, Closeable {
                         session,
                         settings.batchRows(),
                         settings.batchBytes(),
-                        settings.dirtyBytes());
+                        settings.dirtyBytes(),
+                        listener);
     }
 
     // ----------------------------------------------------------------------------- StateContext
@@ -222,7 +226,8 @@ public final class BackendCore<K> implements StateContext<K>, Closeable {
         }
         schemaChanged();
         NdbState<K, N, V> state = (NdbState<K, N, V>) states.get(name);
-        if (state == null) {
+        boolean created = state == null;
+        if (created) {
             state = NdbStates.create(this, descriptor, metaInfo, !known);
             states.put(name, state);
         } else {
@@ -230,6 +235,9 @@ public final class BackendCore<K> implements StateContext<K>, Closeable {
         }
         if (migrate) {
             state.migrate(metaInfo);
+        }
+        if (created && known && settings.recovery() == NdbOptions.Recovery.EAGER) {
+            state.loadEagerly();
         }
         return state;
     }

@@ -5,13 +5,14 @@ import org.apache.flink.metrics.Gauge;
 import org.apache.flink.metrics.Histogram;
 import org.apache.flink.metrics.MetricGroup;
 import org.apache.flink.runtime.metrics.DescriptiveStatisticsHistogram;
+import org.flinkndb.cache.FlushListener;
 import org.flinkndb.client.SessionListener;
 
 /**
  * Metrics of one backend, in the group {@code flinkndb} of its operator: rows and bytes each way,
- * round trips, reconnects, and what the caches hold.
+ * round trips, reconnects, how long barriers take, and what the caches hold.
  */
-public final class BackendMetrics implements SessionListener {
+public final class BackendMetrics implements SessionListener, FlushListener {
     private static final int WINDOW = 1024;
 
     private final MetricGroup group;
@@ -22,6 +23,8 @@ public final class BackendMetrics implements SessionListener {
     private final Counter reconnects;
     private final Counter roundTrips;
     private final Histogram roundTripNanos;
+    private final Histogram flushNanos;
+    private final Histogram snapshotNanos;
 
     public BackendMetrics(MetricGroup operatorGroup) {
         group = operatorGroup.addGroup("flinkndb");
@@ -33,6 +36,9 @@ public final class BackendMetrics implements SessionListener {
         roundTrips = group.counter("roundTrips");
         roundTripNanos =
                 group.histogram("roundTripNanos", new DescriptiveStatisticsHistogram(WINDOW));
+        flushNanos = group.histogram("flushNanos", new DescriptiveStatisticsHistogram(WINDOW));
+        snapshotNanos =
+                group.histogram("snapshotNanos", new DescriptiveStatisticsHistogram(WINDOW));
     }
 
     /** Adds gauges of a backend's caches. Read by other threads: the numbers may be a little old. */
@@ -47,6 +53,16 @@ public final class BackendMetrics implements SessionListener {
     public void roundTrip(long nanos) {
         roundTrips.inc();
         roundTripNanos.update(nanos);
+    }
+
+    @Override
+    public void flushed(long nanos) {
+        flushNanos.update(nanos);
+    }
+
+    @Override
+    public void snapshotTaken(long nanos) {
+        snapshotNanos.update(nanos);
     }
 
     @Override

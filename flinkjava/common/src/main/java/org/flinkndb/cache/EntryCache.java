@@ -27,6 +27,8 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
     private CacheEntry<K, N> oldest;
     private CacheEntry<K, N> newest;
     private boolean storeUnknown;
+    private AbsenceFilter stored;
+    private long removals;
 
     private List<E> dirty = new ArrayList<>();
     private long dirtyBytes;
@@ -93,7 +95,31 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
 
     /** Whether a key that is not cached is known not to be in the store. */
     protected final boolean knownAbsent(int hash) {
-        return !storeUnknown && !evicted.mayContain(hash);
+        if (storeUnknown && (stored == null || stored.mayContain(hash))) {
+            return false;
+        }
+        return !evicted.mayContain(hash);
+    }
+
+    /** From now on, the store holds nothing that is not, or was not, cached. */
+    protected final void storeIsKnown() {
+        storeUnknown = false;
+    }
+
+    /** The store holds no keys but these, those that are cached, and those that were. */
+    protected final void storeHoldsOnly(AbsenceFilter keys) {
+        stored = keys;
+        account.add(keys.bytes());
+    }
+
+    /** How many entries have left the cache. */
+    protected final long removals() {
+        return removals;
+    }
+
+    /** Whether entries can be added without evicting others. */
+    protected final boolean hasRoom() {
+        return account.usedBytes() < account.limit() - account.limit() / 16;
     }
 
     /** Adds an entry that is not there yet. */
@@ -210,6 +236,7 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
         unlink(entry);
         charge(entry, 0);
         size--;
+        removals++;
     }
 
     private void linkNewest(CacheEntry<K, N> entry) {

@@ -25,6 +25,7 @@ public final class WriteBehind implements Closeable {
     private final int batchBytes;
     private final long maxDirtyBytes;
     private final List<DirtySource> sources = new ArrayList<>();
+    private final FlushListener listener;
     private final ExecutorService flusher;
 
     private long epoch = 1;
@@ -36,7 +37,13 @@ public final class WriteBehind implements Closeable {
     /** All changes of epochs up to this one have been handed to the session. */
     private volatile long sentEpoch;
 
-    public WriteBehind(StateSession session, int batchRows, int batchBytes, long maxDirtyBytes) {
+    public WriteBehind(
+            StateSession session,
+            int batchRows,
+            int batchBytes,
+            long maxDirtyBytes,
+            FlushListener listener) {
+        this.listener = listener;
         this.session = session;
         this.batchRows = batchRows;
         this.batchBytes = batchBytes;
@@ -117,6 +124,9 @@ public final class WriteBehind implements Closeable {
         CompletableFuture<Void> done = new CompletableFuture<>();
         CompletableFuture<T> result = new CompletableFuture<>();
         sealed = done;
+        long start = System.nanoTime();
+        result.thenRun(() -> listener.snapshotTaken(System.nanoTime() - start));
+        done.thenRun(() -> listener.flushed(System.nanoTime() - start));
         try {
             flusher.execute(() -> send(ended, changes, before, done, after, result));
         } catch (RejectedExecutionException e) {

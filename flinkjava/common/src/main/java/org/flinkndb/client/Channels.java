@@ -6,6 +6,7 @@ import io.grpc.Metadata;
 import io.grpc.netty.shaded.io.grpc.netty.GrpcSslContexts;
 import io.grpc.netty.shaded.io.grpc.netty.NegotiationType;
 import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
+import io.grpc.netty.shaded.io.netty.channel.ChannelOption;
 import io.grpc.netty.shaded.io.netty.channel.EventLoopGroup;
 import io.grpc.netty.shaded.io.netty.channel.nio.NioEventLoopGroup;
 import io.grpc.netty.shaded.io.netty.channel.socket.nio.NioDomainSocketChannel;
@@ -85,6 +86,9 @@ final class Channels {
     private static NettyChannelBuilder unix(ServerAddress address) throws IOException {
         return NettyChannelBuilder.forAddress(unixAddress(address.socketPath()))
                 .channelType(NioDomainSocketChannel.class)
+                // gRPC sets this for every kind of socket; these do not have it, and Netty would
+                // warn.
+                .withOption(ChannelOption.SO_KEEPALIVE, null)
                 .overrideAuthority("localhost")
                 .negotiationType(NegotiationType.PLAINTEXT);
     }

@@ -4,7 +4,6 @@ import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.ListDelimitedSerializer;
-import org.flinkndb.cache.EntryCache;
 import org.flinkndb.cache.WriteSink;
 import org.flinkndb.client.EntryBatch;
 
@@ -13,7 +12,7 @@ import java.util.ArrayList;
 import java.util.List;
 
 /** The cache of a list state. Adding never reads: the store appends. */
-final class ListCache<K, N, E> extends EntryCache<K, N, ListEntry<K, N, E>> {
+final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
     private static final byte[] NOTHING = new byte[0];
     private static final byte DELIMITER = ',';
 
@@ -24,7 +23,7 @@ final class ListCache<K, N, E> extends EntryCache<K, N, ListEntry<K, N, E>> {
     private boolean immutable;
 
     ListCache(NdbListState<K, N, E> state, boolean storeUnknown) {
-        super(state.context().writeBehind(), state.context().cacheAccount(), storeUnknown);
+        super(state, storeUnknown);
         this.state = state;
         reconfigure();
     }
@@ -33,16 +32,6 @@ final class ListCache<K, N, E> extends EntryCache<K, N, ListEntry<K, N, E>> {
         serializer = state.elementSerializer();
         flusherSerializer = serializer.duplicate();
         immutable = serializer.isImmutableType();
-    }
-
-    void forget() {
-        clearCache();
-    }
-
-    List<CleanupVisitor.Address<K, N>> addresses() {
-        List<CleanupVisitor.Address<K, N>> addresses = new ArrayList<>(cachedEntries());
-        forEach(e -> addresses.add(new CleanupVisitor.Address<>(e.key(), e.namespace())));
-        return addresses;
     }
 
     /** A copy of the list, or null when it is empty. */
@@ -109,7 +98,7 @@ final class ListCache<K, N, E> extends EntryCache<K, N, ListEntry<K, N, E>> {
             throws IOException, InterruptedException {
         makeRoom();
         int hash = hash(key, namespace);
-        ListEntry<K, N, E> entry = find(key, namespace, hash);
+        ListEntry<K, N, E> entry = findOrLoad(key, namespace, hash);
         if (entry == null) {
             entry = new ListEntry<>(key, namespace, hash, group);
             if (knownAbsent(hash)) {
@@ -127,8 +116,21 @@ final class ListCache<K, N, E> extends EntryCache<K, N, ListEntry<K, N, E>> {
             writeBehind().awaitSealed(); // appends of ended epochs must have been sent
         }
         EntryBatch row = state.readRow(entry.key(), entry.namespace(), entry.group());
+        if (row == null) {
+            answeredAbsent();
+        }
+        List<E> list = row == null ? new ArrayList<>() : elements(row, 0);
+        list.addAll(entry.pending);
+        entry.list = list;
+        if (entry.pending.isEmpty()) {
+            entry.absentInStore = row == null;
+        }
+        grow(entry, row == null ? 0 : SizeEstimate.heap(row.valueLength(0)));
+    }
+
+    private List<E> elements(EntryBatch rows, int i) throws IOException {
         List<E> list = new ArrayList<>();
-        AbstractNdbState.ValueBytes bytes = row == null ? null : state.filtered(row, 0);
+        AbstractNdbState.ValueBytes bytes = state.filtered(rows, i);
         if (bytes != null) {
             DataInputDeserializer in =
                     state.codec(true).input(bytes.data, bytes.offset, bytes.length);
@@ -136,12 +138,18 @@ final class ListCache<K, N, E> extends EntryCache<K, N, ListEntry<K, N, E>> {
                 list.add(ListDelimitedSerializer.deserializeNextElement(in, serializer));
             }
         }
-        list.addAll(entry.pending);
-        entry.list = list;
-        if (entry.pending.isEmpty()) {
-            entry.absentInStore = row == null;
+        return list;
+    }
+
+    @Override
+    void takeInRow(K key, N namespace, EntryBatch page, int i)
+            throws IOException, InterruptedException {
+        if (peek(key, namespace) == null) {
+            ListEntry<K, N, E> entry =
+                    new ListEntry<>(key, namespace, hash(key, namespace), page.group(i));
+            entry.list = elements(page, i);
+            insert(entry, SizeEstimate.heap(page.valueLength(i)));
         }
-        grow(entry, row == null ? 0 : SizeEstimate.heap(row.valueLength(0)));
     }
 
     private void grow(ListEntry<K, N, E> entry, long by) {

@@ -3,7 +3,6 @@ package org.flinkndb.state;
 import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
-import org.flinkndb.cache.EntryCache;
 import org.flinkndb.cache.WriteSink;
 import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.ScanRequest;
@@ -15,7 +14,7 @@ import java.util.List;
 import java.util.Map;
 
 /** The cache of a map state. Setting and removing never read. */
-final class MapCache<K, N, UK, UV> extends EntryCache<K, N, MapEntry<K, N, UK, UV>> {
+final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, UV>> {
     /** Maps up to this size are kept whole after they were iterated over. */
     static final int KEEP_ROWS = 4096;
 
@@ -34,7 +33,7 @@ final class MapCache<K, N, UK, UV> extends EntryCache<K, N, MapEntry<K, N, UK, U
     private boolean immutable;
 
     MapCache(NdbMapState<K, N, UK, UV> state, boolean storeUnknown) {
-        super(state.context().writeBehind(), state.context().cacheAccount(), storeUnknown);
+        super(state, storeUnknown);
         this.state = state;
         reconfigure();
     }
@@ -47,22 +46,12 @@ final class MapCache<K, N, UK, UV> extends EntryCache<K, N, MapEntry<K, N, UK, U
         immutable = valueSerializer.isImmutableType();
     }
 
-    void forget() {
-        clearCache();
-    }
-
-    List<CleanupVisitor.Address<K, N>> addresses() {
-        List<CleanupVisitor.Address<K, N>> addresses = new ArrayList<>(cachedEntries());
-        forEach(e -> addresses.add(new CleanupVisitor.Address<>(e.key(), e.namespace())));
-        return addresses;
-    }
-
     /** The entry of a map, which is made if needed. */
     MapEntry<K, N, UK, UV> entry(K key, N namespace, int group)
             throws IOException, InterruptedException {
         makeRoom();
         int hash = hash(key, namespace);
-        MapEntry<K, N, UK, UV> entry = find(key, namespace, hash);
+        MapEntry<K, N, UK, UV> entry = findOrLoad(key, namespace, hash);
         if (entry == null) {
             entry = new MapEntry<>(key, namespace, hash, group);
             entry.complete = knownAbsent(hash);
@@ -104,6 +93,9 @@ final class MapCache<K, N, UK, UV> extends EntryCache<K, N, MapEntry<K, N, UK, U
         keySerializer.serialize(userKey, key);
         EntryBatch row = state.readRow(entry.group(), key.getSharedBuffer(), key.length());
         slot.absentInStore = row == null;
+        if (row == null) {
+            answeredAbsent();
+        }
         AbstractNdbState.ValueBytes bytes = row == null ? null : state.filtered(row, 0);
         slot.present = bytes != null;
         if (bytes == null) {
@@ -236,6 +228,25 @@ final class MapCache<K, N, UK, UV> extends EntryCache<K, N, MapEntry<K, N, UK, U
             sizes.learn(page.valueLength(i));
             addSlot(entry, userKey, slot, page.valueLength(i));
         }
+    }
+
+    @Override
+    void takeInRow(K key, N namespace, EntryBatch page, int i)
+            throws IOException, InterruptedException {
+        MapEntry<K, N, UK, UV> entry = peek(key, namespace);
+        if (entry == null) {
+            entry = new MapEntry<>(key, namespace, hash(key, namespace), page.group(i));
+            insert(entry, SizeEstimate.heap(0));
+        }
+        if (!entry.complete) {
+            addStored(entry, page, i);
+        }
+    }
+
+    @Override
+    void allRowsCached() {
+        super.allRowsCached();
+        forEach(entry -> entry.complete = true);
     }
 
     /** Caches a scanned row of a large map, in the entry that is cached now; returns its map key. */

@@ -143,6 +143,11 @@ final class NdbListState<K, N, E> extends AbstractNdbState<K, N, List<E>>
     }
 
     @Override
+    public void loadEagerly() {
+        cache.loadEagerly();
+    }
+
+    @Override
     void forgetCached() {
         cache.forget();
     }

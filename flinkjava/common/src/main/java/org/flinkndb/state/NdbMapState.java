@@ -197,6 +197,11 @@ final class NdbMapState<K, N, UK, UV> extends AbstractNdbState<K, N, Map<UK, UV>
     }
 
     @Override
+    public void loadEagerly() {
+        cache.loadEagerly();
+    }
+
+    @Override
     void forgetCached() {
         cache.forget();
     }

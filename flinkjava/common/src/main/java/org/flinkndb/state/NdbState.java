@@ -17,6 +17,9 @@ public interface NdbState<K, N, V> extends InternalKvState<K, N, V> {
     void reconfigure(
             StateDescriptor<?, V> descriptor, RegisteredKeyValueStateBackendMetaInfo<N, V> newInfo);
 
+    /** Begins to read all rows of the state into its cache, after a restore. */
+    void loadEagerly();
+
     /**
      * Rewrites every value from the serializer that wrote it to the current one, after a
      * registration that is compatible only after migration.

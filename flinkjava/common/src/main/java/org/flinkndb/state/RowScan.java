@@ -32,6 +32,11 @@ final class RowScan {
         return new RowScan(context.session(), keysOnly ? all.withKeysOnly() : all);
     }
 
+    /** Whether {@link #next} would answer at once. Any thread. */
+    boolean ready() {
+        return ahead == null || ahead.isDone();
+    }
+
     /** Goes to the next page; false at the end. */
     boolean next() throws IOException, InterruptedException {
         if (ahead == null) {

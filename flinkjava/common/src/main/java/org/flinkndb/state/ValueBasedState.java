@@ -63,6 +63,11 @@ abstract class ValueBasedState<K, N, V> extends AbstractNdbState<K, N, V> {
     }
 
     @Override
+    public void loadEagerly() {
+        cache.loadEagerly();
+    }
+
+    @Override
     void forgetCached() {
         cache.forget();
     }

@@ -2,16 +2,13 @@ package org.flinkndb.state;
 
 import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
-import org.flinkndb.cache.EntryCache;
 import org.flinkndb.cache.WriteSink;
 import org.flinkndb.client.EntryBatch;
 
 import java.io.IOException;
-import java.util.ArrayList;
-import java.util.List;
 
 /** The cache of a state with one value for each key and namespace: value, reducing, aggregating. */
-final class ValueCache<K, N, V> extends EntryCache<K, N, ValueEntry<K, N, V>> {
+final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
     private static final byte[] NOTHING = new byte[0];
 
     private final AbstractNdbState<K, N, V> state;
@@ -21,7 +18,7 @@ final class ValueCache<K, N, V> extends EntryCache<K, N, ValueEntry<K, N, V>> {
     private boolean immutable;
 
     ValueCache(AbstractNdbState<K, N, V> state, boolean storeUnknown) {
-        super(state.context().writeBehind(), state.context().cacheAccount(), storeUnknown);
+        super(state, storeUnknown);
         this.state = state;
         reconfigure();
     }
@@ -31,16 +28,6 @@ final class ValueCache<K, N, V> extends EntryCache<K, N, ValueEntry<K, N, V>> {
         serializer = state.getValueSerializer();
         flusherSerializer = serializer.duplicate();
         immutable = serializer.isImmutableType();
-    }
-
-    void forget() {
-        clearCache();
-    }
-
-    List<CleanupVisitor.Address<K, N>> addresses() {
-        List<CleanupVisitor.Address<K, N>> addresses = new ArrayList<>(cachedEntries());
-        forEach(e -> addresses.add(new CleanupVisitor.Address<>(e.key(), e.namespace())));
-        return addresses;
     }
 
     /** The value, or null. The caller may change it if it gives it back by {@link #put}. */
@@ -85,7 +72,7 @@ final class ValueCache<K, N, V> extends EntryCache<K, N, ValueEntry<K, N, V>> {
     private ValueEntry<K, N, V> load(K key, N namespace, int group)
             throws IOException, InterruptedException {
         int hash = hash(key, namespace);
-        ValueEntry<K, N, V> entry = find(key, namespace, hash);
+        ValueEntry<K, N, V> entry = findOrLoad(key, namespace, hash);
         if (entry != null) {
             return entry;
         }
@@ -96,6 +83,7 @@ final class ValueCache<K, N, V> extends EntryCache<K, N, ValueEntry<K, N, V>> {
             EntryBatch row = state.readRow(key, namespace, group);
             if (row == null) {
                 entry.absentInStore = true;
+                answeredAbsent();
             } else {
                 serialized = row.valueLength(0);
                 entry.value = deserialize(state.filtered(row, 0));
@@ -104,6 +92,18 @@ final class ValueCache<K, N, V> extends EntryCache<K, N, ValueEntry<K, N, V>> {
         }
         insert(entry, SizeEstimate.heap(serialized));
         return entry;
+    }
+
+    @Override
+    void takeInRow(K key, N namespace, EntryBatch page, int i)
+            throws IOException, InterruptedException {
+        if (peek(key, namespace) == null) {
+            ValueEntry<K, N, V> entry =
+                    new ValueEntry<>(key, namespace, hash(key, namespace), page.group(i));
+            entry.value = deserialize(state.filtered(page, i));
+            sizes.learn(page.valueLength(i));
+            insert(entry, SizeEstimate.heap(page.valueLength(i)));
+        }
     }
 
     private V deserialize(AbstractNdbState.ValueBytes bytes) throws IOException {

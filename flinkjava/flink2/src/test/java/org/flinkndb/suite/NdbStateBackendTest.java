@@ -4,14 +4,15 @@ import org.apache.flink.runtime.state.CheckpointStorage;
 import org.apache.flink.runtime.state.ConfigurableStateBackend;
 import org.apache.flink.runtime.state.StateBackendTestBase;
 import org.apache.flink.runtime.state.storage.JobManagerCheckpointStorage;
+import org.apache.flink.testutils.junit.extensions.parameterized.Parameter;
 import org.apache.flink.testutils.junit.extensions.parameterized.ParameterizedTestExtension;
 import org.apache.flink.testutils.junit.extensions.parameterized.Parameters;
 import org.flinkndb.NdbStateBackend;
+import org.flinkndb.config.NdbOptions;
 import org.flinkndb.testutil.ServerExtension;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
-import java.util.Collections;
 import java.util.List;
 
 /** Flink's own suite for state backends, unmodified. */
@@ -19,14 +20,17 @@ import java.util.List;
 class NdbStateBackendTest extends StateBackendTestBase<NdbStateBackend> {
     @RegisterExtension static final ServerExtension SERVER = new ServerExtension();
 
-    @Parameters(name = "lazy")
+    @Parameter NdbOptions.Recovery recovery;
+
+    @Parameters(name = "{0}")
     static List<Object[]> parameters() {
-        return Collections.singletonList(new Object[0]);
+        return List.of(
+                new Object[] {NdbOptions.Recovery.LAZY}, new Object[] {NdbOptions.Recovery.EAGER});
     }
 
     @Override
     protected ConfigurableStateBackend getStateBackend() throws Exception {
-        return SuiteBackends.create(SERVER);
+        return SuiteBackends.create(SERVER, recovery);
     }
 
     @Override

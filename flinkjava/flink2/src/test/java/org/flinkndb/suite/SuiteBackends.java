@@ -3,6 +3,7 @@ package org.flinkndb.suite;
 import org.apache.flink.configuration.Configuration;
 import org.flinkndb.NdbStateBackend;
 import org.flinkndb.NdbStateBackendFactory;
+import org.flinkndb.config.NdbOptions;
 import org.flinkndb.testutil.ServerExtension;
 
 import java.io.IOException;
@@ -12,7 +13,13 @@ final class SuiteBackends {
     private SuiteBackends() {}
 
     static NdbStateBackend create(ServerExtension server) throws IOException {
+        return create(server, NdbOptions.Recovery.LAZY);
+    }
+
+    static NdbStateBackend create(ServerExtension server, NdbOptions.Recovery recovery)
+            throws IOException {
         Configuration configuration = new Configuration();
+        configuration.set(NdbOptions.RECOVERY, recovery);
         configuration.setString("state.backend.ndb.address", server.address());
         return new NdbStateBackendFactory()
                 .createFromConfig(configuration, SuiteBackends.class.getClassLoader());

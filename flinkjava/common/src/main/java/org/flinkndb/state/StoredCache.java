@@ -1,0 +1,174 @@
+package org.flinkndb.state;
+
+import org.apache.flink.core.memory.DataInputDeserializer;
+import org.flinkndb.cache.AbsenceFilter;
+import org.flinkndb.cache.CacheEntry;
+import org.flinkndb.cache.EntryCache;
+import org.flinkndb.client.EntryBatch;
+import org.flinkndb.client.ScanRequest;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+
+/**
+ * A cache over the rows of one state. After a restore it knows nothing of what the store holds. It
+ * learns in two ways:
+ *
+ * <ul>
+ *   <li>Eager recovery reads all rows in order, a page ahead, and takes a page in whenever a look-up
+ *       misses, until everything is cached or the cache is full.
+ *   <li>When the server has answered "absent" often enough, the keys are read in the background into
+ *       a filter, which answers from then on.
+ * </ul>
+ */
+abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<K, N, E> {
+    private static final Logger LOG = LoggerFactory.getLogger(StoredCache.class);
+
+    /** So many absent rows are asked for before the keys are read: fewer are not worth it. */
+    private static final int ABSENT_ANSWERS = 256;
+
+    private final AbstractNdbState<K, N, ?> state;
+    private RowScan load;
+    private long removalsBefore;
+    private int absentAnswers;
+    private CompletableFuture<AbsenceFilter> storedKeys;
+
+    StoredCache(AbstractNdbState<K, N, ?> state, boolean storeUnknown) {
+        super(state.context().writeBehind(), state.context().cacheAccount(), storeUnknown);
+        this.state = state;
+    }
+
+    final void forget() {
+        clearCache();
+    }
+
+    final List<CleanupVisitor.Address<K, N>> addresses() {
+        List<CleanupVisitor.Address<K, N>> addresses = new ArrayList<>(cachedEntries());
+        forEach(e -> addresses.add(new CleanupVisitor.Address<>(e.key(), e.namespace())));
+        return addresses;
+    }
+
+    // ----------------------------------------------------------------------------- eager recovery
+
+    /** Begins to read all rows. */
+    final void loadEagerly() {
+        removalsBefore = removals();
+        load = new RowScan(state.context().session(), allRows());
+    }
+
+    private ScanRequest allRows() {
+        return ScanRequest.byGroup(
+                state.wireIndex(),
+                state.context().keyGroupRange().getStartKeyGroup(),
+                state.context().keyGroupRange().getEndKeyGroup());
+    }
+
+    /** The cached entry, possibly after more rows were taken in; null when there is none. */
+    final E findOrLoad(K key, N namespace, int hash) throws IOException, InterruptedException {
+        E entry = find(key, namespace, hash);
+        if (entry == null && load != null && takeIn()) {
+            entry = find(key, namespace, hash);
+        }
+        return entry;
+    }
+
+    /**
+     * Takes in the page that has arrived. A row that was read may be older than what the task did
+     * since: a cached entry is always newer, and as long as nothing was evicted, all that the task
+     * touched is cached.
+     */
+    private boolean takeIn() throws IOException, InterruptedException {
+        if (!load.ready()) {
+            return false;
+        }
+        if (removals() != removalsBefore || !hasRoom()) {
+            load = null;
+            return false;
+        }
+        if (!load.next()) {
+            load = null;
+            allRowsCached();
+            return true;
+        }
+        EntryBatch page = load.page();
+        for (int i = 0; i < page.size() && removals() == removalsBefore; i++) {
+            DataInputDeserializer in =
+                    state.codec(true)
+                            .input(page.keyData(), page.keyOffset(i), page.keyLength(i));
+            K key = state.codec(true).readKey(in);
+            takeInRow(key, state.codec(true).readNamespace(in), page, i);
+        }
+        return true;
+    }
+
+    /** Caches a row of the store unless something newer is cached. */
+    abstract void takeInRow(K key, N namespace, EntryBatch page, int i)
+            throws IOException, InterruptedException;
+
+    /** Everything that the store holds is cached. */
+    void allRowsCached() {
+        storeIsKnown();
+    }
+
+    // --------------------------------------------------------------------------- filter of keys
+
+    /** To be told when the server was asked for a row that is not there. */
+    final void answeredAbsent() {
+        absentAnswers++;
+        if (absentAnswers == ABSENT_ANSWERS && load == null) {
+            readKeys();
+        } else if (storedKeys != null && storedKeys.isDone()) {
+            AbsenceFilter filter = storedKeys.getNow(null);
+            storedKeys = null;
+            if (filter != null) {
+                storeHoldsOnly(filter);
+            }
+        }
+    }
+
+    private void readKeys() {
+        storedKeys = new CompletableFuture<>();
+        RowCodec<K, N> codec =
+                new RowCodec<>(
+                        state.getKeySerializer().duplicate(),
+                        state.getNamespaceSerializer().duplicate());
+        RowScan rows = new RowScan(state.context().session(), allRows().withKeysOnly());
+        long maxBytes = state.context().cacheAccount().limit() / 8;
+        CompletableFuture<AbsenceFilter> result = storedKeys;
+        Thread thread = new Thread(() -> readKeys(rows, codec, maxBytes, result), "flinkndb-keys");
+        thread.setDaemon(true);
+        thread.start(); // ends with the session at the latest
+    }
+
+    private static <K, N> void readKeys(
+            RowScan rows,
+            RowCodec<K, N> codec,
+            long maxBytes,
+            CompletableFuture<AbsenceFilter> result) {
+        AbsenceFilter filter = new AbsenceFilter();
+        try {
+            while (rows.next()) {
+                EntryBatch page = rows.page();
+                for (int i = 0; i < page.size(); i++) {
+                    DataInputDeserializer in =
+                            codec.input(page.keyData(), page.keyOffset(i), page.keyLength(i));
+                    K key = codec.readKey(in);
+                    filter.add(hash(key, codec.readNamespace(in)));
+                }
+                if (filter.bytes() > maxBytes) {
+                    filter = null; // too many keys: the server goes on being asked
+                    break;
+                }
+            }
+            result.complete(filter);
+        } catch (IOException | InterruptedException | RuntimeException e) {
+            // The task does not need it, and hears of a broken session itself.
+            LOG.debug("The keys of a restored state could not be read.", e);
+            result.complete(null);
+        }
+    }
+}
