@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/flinkndb/flinkndb/server/store"
 )
@@ -141,6 +142,8 @@ func (w *writing) applyPlain(entries []Entry) error {
 		}
 		targets[i] = row
 	}
+	// Stores keep rows in this order: neighbours are found and written together.
+	slices.SortFunc(w.order, func(a, b *pendingRow) int { return a.key.Compare(b.key) })
 	if err := w.load(); err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 )
@@ -30,6 +32,13 @@ type RowKey struct {
 	Group uint16 // key group
 	State uint16 // state number within the row space
 	Key   []byte // 0 to Limits.MaxKeyBytes bytes
+}
+
+// Compare orders row keys as stores keep them.
+func (k RowKey) Compare(other RowKey) int {
+	return cmp.Or(
+		cmp.Compare(k.Space, other.Space), cmp.Compare(k.Group, other.Group),
+		cmp.Compare(k.State, other.State), bytes.Compare(k.Key, other.Key))
 }
 
 // Row is a row with its bytes. Value is never nil in a stored row and may be empty.
