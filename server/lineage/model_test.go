@@ -52,6 +52,9 @@ type modelSession struct {
 	// last is the newest frame, which a client that lost its connection sends again.
 	last      []Entry
 	lastEpoch uint64
+	// lastSnapshot is the newest request for a snapshot, which it repeats too, whatever it wrote since.
+	lastSnapshot SnapshotRequest
+	lastTaken    *modelSnapshot
 }
 
 // modelSnapshot is a snapshot beside what it should show.
@@ -201,11 +204,14 @@ func (m *model) write(t *rapid.T, s *modelSession) {
 
 func (m *model) snapshot(t *rapid.T, s *modelSession) {
 	id := uuid.NewString()
-	_, commit, err := s.session.Snapshot(m.ctx, SnapshotRequest{ID: id, Epoch: s.epoch, CheckpointID: int64(s.epoch), Kind: SnapshotCheckpoint})
+	request := SnapshotRequest{ID: id, Epoch: s.epoch, CheckpointID: int64(s.epoch), Kind: SnapshotCheckpoint}
+	_, commit, err := s.session.Snapshot(m.ctx, request)
 	m.must(t, err)
 	m.must(t, commit.Wait(m.ctx))
 	s.epoch++
-	m.snapshots = append(m.snapshots, &modelSnapshot{id: id, groups: s.groups, rows: maps.Clone(s.rows)})
+	taken := &modelSnapshot{id: id, groups: s.groups, rows: maps.Clone(s.rows)}
+	m.snapshots = append(m.snapshots, taken)
+	s.lastSnapshot, s.lastTaken = request, taken
 }
 
 // check compares all that a session can read with the model.
@@ -355,6 +361,11 @@ func TestModel(t *testing.T) {
 					t.Skip("nothing written")
 				}
 				s.session = m.attach(t, s.session.ID(), s.token)
+				if s.lastTaken != nil && !s.lastTaken.released {
+					_, commit, err := s.session.Snapshot(m.ctx, s.lastSnapshot)
+					m.must(t, err)
+					m.must(t, commit.Wait(m.ctx))
+				}
 				m.must(t, s.session.Write(m.ctx, s.seq, s.lastEpoch, s.last))
 			},
 			"restart server": func(t *rapid.T) {

@@ -291,18 +291,21 @@ func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResu
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var result SnapshotResult
+	var repeated bool
 	record := s.snapshotRecord(r)
 	commit, err := s.l.store.Update(ctx, func(tx store.Tx) error {
 		progress, err := s.lockProgress(tx)
 		if err != nil {
 			return err
 		}
+		// A client that lost its connection repeats the request, perhaps after writes of later epochs.
+		known, err := tx.Meta(snapshotKey(r.ID))
+		repeated = known != nil
+		if err != nil || repeated {
+			return err
+		}
 		if progress.Epoch > r.Epoch {
 			return fmt.Errorf("%w: snapshot of epoch %d after a write of epoch %d", ErrInvalid, r.Epoch, progress.Epoch)
-		}
-		known, err := tx.Meta(snapshotKey(r.ID))
-		if err != nil || known != nil {
-			return err
 		}
 		result = SnapshotResult{progress.DeltaRows, progress.DeltaBytes}
 		progress.Epoch, progress.DeltaRows, progress.DeltaBytes = r.Epoch+1, 0, 0
@@ -313,6 +316,9 @@ func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResu
 	})
 	if err != nil {
 		return SnapshotResult{}, nil, fmt.Errorf("snapshot %s: %w", r.ID, err)
+	}
+	if repeated {
+		return SnapshotResult{}, commit, nil // the catalog has it, perhaps confirmed
 	}
 	// From here on writes of later epochs must keep what the snapshot sees.
 	s.l.catalog.change(func() { s.l.catalog.snapshots[r.ID] = record })
