@@ -97,8 +97,7 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
         EntryBatch page = load.page();
         for (int i = 0; i < page.size() && removals() == removalsBefore; i++) {
             DataInputDeserializer in =
-                    state.codec(true)
-                            .input(page.keyData(), page.keyOffset(i), page.keyLength(i));
+                    state.codec(true).input(page.keyData(), page.keyOffset(i), page.keyLength(i));
             K key = state.codec(true).readKey(in);
             takeInRow(key, state.codec(true).readNamespace(in), page, i);
         }

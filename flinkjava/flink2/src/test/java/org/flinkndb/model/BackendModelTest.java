@@ -74,8 +74,8 @@ class BackendModelTest {
         }
     }
 
-    private static NdbStateBackend backend(
-            NdbOptions.Recovery recovery, String cache, String dirty) throws Exception {
+    private static NdbStateBackend backend(NdbOptions.Recovery recovery, String cache, String dirty)
+            throws Exception {
         Configuration configuration = new Configuration();
         configuration.setString("state.backend.ndb.address", SERVER.address());
         configuration.set(NdbOptions.RECOVERY, recovery);
@@ -88,7 +88,7 @@ class BackendModelTest {
 
     private void run(Random random, NdbStateBackend factory) throws Exception {
         JobID job = new JobID();
-        RandomOperations operations = new RandomOperations(random);
+        RandomOperations operations = new RandomOperations(random, true);
         List<Taken> taken = new ArrayList<>();
         StateModel model = new StateModel();
         TestedBackend tested = new TestedBackend(factory, job, List.of());

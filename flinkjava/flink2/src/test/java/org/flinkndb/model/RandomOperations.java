@@ -20,9 +20,11 @@ final class RandomOperations {
     private static final int MAP_KEYS = 12;
 
     private final Random random;
+    private final boolean nullsInMaps;
 
-    RandomOperations(Random random) {
+    RandomOperations(Random random, boolean nullsInMaps) {
         this.random = random;
+        this.nullsInMaps = nullsInMaps;
     }
 
     void step(TestedBackend b, StateModel m) throws Exception {
@@ -148,7 +150,8 @@ final class RandomOperations {
                 iterateAndChange(b, m, at);
                 break;
             default:
-                Integer number = random.nextInt(10) == 0 ? null : random.nextInt(1000);
+                boolean isNull = nullsInMaps && random.nextInt(10) == 0;
+                Integer number = isNull ? null : random.nextInt(1000);
                 b.map.put(mapKey, number);
                 edit(m, at).put(mapKey, number);
         }
@@ -211,8 +214,7 @@ final class RandomOperations {
     }
 
     @SuppressWarnings("unchecked")
-    private void mergeSums(TestedBackend b, StateModel m, int key, int namespace)
-            throws Exception {
+    private void mergeSums(TestedBackend b, StateModel m, int key, int namespace) throws Exception {
         int source = (namespace + 1) % NAMESPACES;
         ((InternalReducingState<Integer, Integer, Long>) b.sum)
                 .mergeNamespaces(namespace, List.of(source));

@@ -91,8 +91,7 @@ final class TestedBackend implements AutoCloseable {
 
     private <S extends State> S create(
             org.apache.flink.api.common.state.StateDescriptor<S, ?> descriptor) throws Exception {
-        descriptor.initializeSerializerUnlessSet(
-                new org.apache.flink.api.common.ExecutionConfig());
+        descriptor.initializeSerializerUnlessSet(new org.apache.flink.api.common.ExecutionConfig());
         return backend.getOrCreateKeyedState(IntSerializer.INSTANCE, descriptor);
     }
 
@@ -180,7 +179,8 @@ final class TestedBackend implements AutoCloseable {
                                                     + StateModel.at(t.getKey(), t.getNamespace())));
         }
         Set<String> expected = new HashSet<>();
-        model.timers.forEach((time, set) -> set.keySet().forEach(at -> expected.add(time + "@" + at)));
+        model.timers.forEach(
+                (time, set) -> set.keySet().forEach(at -> expected.add(time + "@" + at)));
         assertThat(found).as("timers").isEqualTo(expected);
         assertThat(timers.size()).as("number of timers").isEqualTo(expected.size());
     }
