@@ -11,10 +11,9 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 help: ## this menu
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: ## install what is missing: Gradle, Flink and its examples
+install: ## install what is missing: Gradle, Flink
 	@scripts/install-gradle
 	@scripts/install-flink
-	@scripts/install-examples
 
 build: server jars ## build everything into dist/
 

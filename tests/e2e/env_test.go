@@ -38,11 +38,16 @@ func absolute(t *testing.T, path string) string {
 	return result
 }
 
+// flinkHome is the distribution that tests run on unless they ask for another.
 func flinkHome(t *testing.T) string {
 	if home := os.Getenv("FLINK_HOME"); home != "" {
 		return home
 	}
-	return absolute(t, ".cache/flink/2.3.0/pyflink")
+	return flinkVersion(t, "2.3.0")
+}
+
+func flinkVersion(t *testing.T, version string) string {
+	return absolute(t, ".cache/flink/"+version+"/pyflink")
 }
 
 // newEnvironment starts server and cluster; both end with the test.
@@ -65,7 +70,10 @@ func newEnvironment(t *testing.T, opt flinkcluster.Options, serverFlags ...strin
 			t.Error(err)
 		}
 	})
-	opt.Home, opt.Dir = flinkHome(t), filepath.Join(dir, "flink")
+	if opt.Home == "" {
+		opt.Home = flinkHome(t)
+	}
+	opt.Dir = filepath.Join(dir, "flink")
 	opt.Jars = append(opt.Jars, absolute(t, "dist/flinkndb-flink-2.jar"))
 	config := map[string]string{
 		"state.backend.type":                                        "org.flinkndb.NdbStateBackendFactory",

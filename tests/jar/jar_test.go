@@ -102,7 +102,7 @@ func TestLoadsWithoutFlags(t *testing.T) {
 }
 
 // besideProgram asks our client for a server that is not there, which takes it through gRPC, Netty and
-// protobuf, and uses the user's own gRPC and protobuf in between.
+// protobuf, and uses the user's own gRPC, protobuf and Arrow in between.
 const besideProgram = `
 import java.time.Duration;
 import org.apache.flink.configuration.Configuration;
@@ -114,6 +114,7 @@ public class Beside {
         config.setString("state.backend.ndb.connect-timeout", "1 s");
         org.flinkndb.config.NdbSettings settings = org.flinkndb.config.NdbSettings.fromConfig(config);
         io.grpc.ManagedChannel theirs = io.grpc.ManagedChannelBuilder.forTarget("localhost:1").usePlaintext().build();
+        org.apache.arrow.vector.types.pojo.Schema schema = new org.apache.arrow.vector.types.pojo.Schema(java.util.List.of());
         com.google.protobuf.ByteString text = com.google.protobuf.ByteString.copyFromUtf8("theirs");
         try {
             org.flinkndb.client.StateSessions.open(
@@ -127,8 +128,13 @@ public class Beside {
             }
         }
         theirs.shutdownNow();
-        if (!text.toStringUtf8().equals("theirs")) {
+        if (!text.toStringUtf8().equals("theirs") || !schema.getFields().isEmpty()) {
             throw new AssertionError(text);
+        }
+        for (Class<?> their : new Class<?>[] {schema.getClass(), text.getClass(), theirs.getClass()}) {
+            if (their.getProtectionDomain().getCodeSource().getLocation().getPath().contains("flinkndb")) {
+                throw new AssertionError(their + " comes from our jar");
+            }
         }
     }
 }

@@ -61,6 +61,20 @@ public final class ServerProcess implements AutoCloseable {
         process.waitFor();
     }
 
+    /** Stops the process without ending it: it answers nothing until {@link #thaw}. */
+    public void freeze() throws IOException, InterruptedException {
+        signal("STOP");
+    }
+
+    /** Lets a frozen process go on. */
+    public void thaw() throws IOException, InterruptedException {
+        signal("CONT");
+    }
+
+    private void signal(String name) throws IOException, InterruptedException {
+        new ProcessBuilder("kill", "-" + name, Long.toString(pid())).start().waitFor();
+    }
+
     /** Starts it again on the same socket and store. */
     public void restart() throws IOException, InterruptedException {
         start();
@@ -113,12 +127,7 @@ public final class ServerProcess implements AutoCloseable {
             if (!process.isAlive()) {
                 throw new IOException("the server ended at once:\n" + log());
             }
-            Process status =
-                    new ProcessBuilder(binary().toString(), "status", "--address", address())
-                            .redirectErrorStream(true)
-                            .redirectOutput(ProcessBuilder.Redirect.DISCARD)
-                            .start();
-            if (status.waitFor() == 0) {
+            if (answers()) {
                 return;
             }
             if (System.nanoTime() > deadline) {
@@ -126,6 +135,21 @@ public final class ServerProcess implements AutoCloseable {
             }
             TimeUnit.MILLISECONDS.sleep(20);
         }
+    }
+
+    private boolean answers() throws IOException, InterruptedException {
+        List<String> command =
+                new ArrayList<>(List.of(binary().toString(), "status", "--address", address()));
+        int token = moreFlags.indexOf("--token-file");
+        if (token >= 0) {
+            command.addAll(moreFlags.subList(token, token + 2));
+        }
+        Process status =
+                new ProcessBuilder(command)
+                        .redirectErrorStream(true)
+                        .redirectOutput(ProcessBuilder.Redirect.DISCARD)
+                        .start();
+        return status.waitFor() == 0;
     }
 
     private static Path binary() throws IOException {

@@ -3,6 +3,7 @@ package org.flinkndb.model;
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.core.execution.SavepointFormatType;
+import org.apache.flink.core.fs.CloseableRegistry;
 import org.apache.flink.runtime.checkpoint.CheckpointOptions;
 import org.apache.flink.runtime.checkpoint.SavepointType;
 import org.apache.flink.runtime.state.CheckpointStorageLocationReference;
@@ -15,7 +16,6 @@ import org.apache.flink.runtime.state.SnapshotStrategyRunner;
 import org.apache.flink.runtime.state.StateBackend;
 import org.apache.flink.runtime.state.hashmap.HashMapStateBackend;
 import org.apache.flink.runtime.state.memory.MemCheckpointStreamFactory;
-import org.apache.flink.core.fs.CloseableRegistry;
 import org.apache.flink.state.rocksdb.EmbeddedRocksDBStateBackend;
 import org.flinkndb.NdbStateBackendFactory;
 import org.flinkndb.testutil.ServerExtension;
@@ -47,8 +47,7 @@ class CanonicalSavepointTest {
             StateModel model = new StateModel();
             KeyedStateHandle savepoint = null;
             for (String name : new String[] {first, second, third}) {
-                List<KeyedStateHandle> handles =
-                        savepoint == null ? List.of() : List.of(savepoint);
+                List<KeyedStateHandle> handles = savepoint == null ? List.of() : List.of(savepoint);
                 try (TestedBackend tested =
                         new TestedBackend(backend(name), new JobID(), handles)) {
                     tested.verify(model, RandomOperations.KEYS, RandomOperations.NAMESPACES);

@@ -1,0 +1,289 @@
+package org.flinkndb.client;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import org.apache.flink.configuration.Configuration;
+import org.flinkndb.config.NdbSettings;
+import org.flinkndb.testutil.ServerProcess;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+
+/** Sessions over a real server that is frozen, killed, restarted or never there. */
+@Timeout(60)
+class SessionFaultsTest {
+    @TempDir private Path folder;
+
+    private ServerProcess server;
+    private Configuration configuration;
+
+    @BeforeEach
+    void start() throws Exception {
+        server = ServerProcess.start(folder);
+        configuration = new Configuration();
+        configuration.setString("state.backend.ndb.address", server.address());
+    }
+
+    @AfterEach
+    void stop() throws Exception {
+        server.thaw();
+        server.close();
+    }
+
+    private StateSession open() throws Exception {
+        return StateSessions.open(
+                NdbSettings.fromConfig(configuration),
+                new OpenSpec(
+                        UUID.randomUUID().toString().replace("-", ""),
+                        "job",
+                        "operator",
+                        "attempt",
+                        4,
+                        0,
+                        3),
+                SessionListener.none());
+    }
+
+    private static EntryBatch row(int state, String key, String value) {
+        EntryBatch batch = new EntryBatch();
+        batch.add(state, 0, EntryBatch.OP_PUT, bytes(key), bytes(value));
+        return batch;
+    }
+
+    private static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    private static CompletableFuture<EntryBatch> read(StateSession session, int state, String key) {
+        EntryBatch keys = new EntryBatch();
+        keys.add(state, 0, EntryBatch.OP_NONE, bytes(key));
+        return session.read(keys);
+    }
+
+    private static String value(StateSession session, int state, String key) throws Exception {
+        EntryBatch answer = session.await(read(session, state, key));
+        return answer.op(0) == EntryBatch.OP_PUT
+                ? new String(answer.value(0), StandardCharsets.UTF_8)
+                : null;
+    }
+
+    /** Runs something that blocks in a thread of its own. */
+    private static CompletableFuture<Throwable> inThread(CountDownLatch started, Blocking body) {
+        CompletableFuture<Throwable> outcome = new CompletableFuture<>();
+        Thread thread =
+                new Thread(
+                        () -> {
+                            try {
+                                started.countDown();
+                                body.run(Thread.currentThread());
+                                outcome.complete(null);
+                            } catch (Throwable e) {
+                                outcome.complete(e);
+                            }
+                        });
+        thread.setDaemon(true);
+        thread.start();
+        return outcome;
+    }
+
+    private interface Blocking {
+        void run(Thread self) throws Exception;
+    }
+
+    @Test
+    void closeUnblocksAWaitingCall() throws Exception {
+        StateSession session = open();
+        int state = session.registerState("v", StateKind.VALUE);
+        server.freeze();
+        CountDownLatch started = new CountDownLatch(1);
+        CompletableFuture<Throwable> outcome =
+                inThread(started, self -> session.await(read(session, state, "k")));
+        started.await();
+        session.close();
+        assertThat(outcome.get(10, TimeUnit.SECONDS))
+                .isInstanceOf(IOException.class)
+                .hasMessageContaining("closed");
+        session.close(); // again, and nothing happens
+    }
+
+    @Test
+    void interruptionUnblocksAWaitingCall() throws Exception {
+        try (StateSession session = open()) {
+            int state = session.registerState("v", StateKind.VALUE);
+            server.freeze();
+            CompletableFuture<Thread> thread = new CompletableFuture<>();
+            CompletableFuture<Throwable> outcome =
+                    inThread(
+                            new CountDownLatch(1),
+                            self -> {
+                                thread.complete(self);
+                                session.await(read(session, state, "k"));
+                            });
+            thread.get().interrupt();
+            assertThat(outcome.get(10, TimeUnit.SECONDS)).isInstanceOf(InterruptedException.class);
+        }
+    }
+
+    @Test
+    void writesWaitForAFrozenServerAndGoOn() throws Exception {
+        configuration.setString("state.backend.ndb.write.max-unacknowledged-bytes", "64kb");
+        try (StateSession session = open()) {
+            int state = session.registerState("v", StateKind.VALUE);
+            session.write(1, row(state, "first", "x"));
+            assertThat(value(session, state, "first")).isEqualTo("x");
+            server.freeze();
+            CompletableFuture<Throwable> outcome =
+                    inThread(
+                            new CountDownLatch(1),
+                            self -> {
+                                for (int i = 0; i < 2000; i++) {
+                                    session.write(1, row(state, "k" + i, "v".repeat(1000) + i));
+                                }
+                            });
+            assertThatThrownBy(() -> outcome.get(500, TimeUnit.MILLISECONDS))
+                    .as("two megabytes do not fit into 64 kB on the way")
+                    .isInstanceOf(java.util.concurrent.TimeoutException.class);
+            server.thaw();
+            assertThat(outcome.get(30, TimeUnit.SECONDS)).isNull();
+            for (int i = 0; i < 2000; i += 199) {
+                assertThat(value(session, state, "k" + i)).endsWith("v" + i);
+            }
+        }
+    }
+
+    @Test
+    void aKilledServerIsAPause() throws Exception {
+        try (StateSession session = open()) {
+            int value = session.registerState("v", StateKind.VALUE);
+            int list = session.registerState("l", StateKind.LIST);
+            for (int i = 0; i < 300; i++) {
+                EntryBatch batch = row(value, "k", "" + i);
+                batch.add(list, 0, EntryBatch.OP_APPEND, bytes("k"), bytes("" + i));
+                session.write(1, batch);
+                if (i % 100 == 50) {
+                    server.kill();
+                    server.restart();
+                }
+            }
+            assertThat(value(session, value, "k")).isEqualTo("299");
+            StringBuilder all = new StringBuilder("0");
+            for (int i = 1; i < 300; i++) {
+                all.append(',').append(i);
+            }
+            assertThat(value(session, list, "k")).isEqualTo(all.toString());
+        }
+    }
+
+    @Test
+    void aServerThatStaysAwayFailsTheCall() throws Exception {
+        configuration.setString("state.backend.ndb.reconnect-timeout", "1s");
+        try (StateSession session = open()) {
+            int state = session.registerState("v", StateKind.VALUE);
+            server.kill();
+            assertThatThrownBy(() -> value(session, state, "k"))
+                    .isInstanceOf(IOException.class)
+                    .hasMessageContaining("state.backend.ndb.reconnect-timeout")
+                    .hasMessageContaining(server.address());
+            assertThatThrownBy(() -> session.write(1, row(state, "k", "v")))
+                    .isInstanceOf(IOException.class);
+            server.restart();
+        }
+    }
+
+    @Test
+    void aServerThatIsNotThereFailsTheOpening() throws Exception {
+        configuration.setString("state.backend.ndb.address", "unix://" + folder.resolve("none"));
+        configuration.setString("state.backend.ndb.connect-timeout", "1s");
+        assertThatThrownBy(this::open)
+                .isInstanceOf(IOException.class)
+                .hasMessageContaining("state.backend.ndb.address")
+                .hasMessageContaining("none")
+                .hasMessageContaining("flinkndb serve");
+    }
+
+    @Test
+    void theNextAddressIsTried() throws Exception {
+        configuration.setString(
+                "state.backend.ndb.address",
+                "unix://" + folder.resolve("none") + ";" + server.address());
+        try (StateSession session = open()) {
+            int state = session.registerState("v", StateKind.VALUE);
+            assertThat(value(session, state, "k")).isNull();
+        }
+    }
+
+    @Test
+    void aWrongTokenIsRefused() throws Exception {
+        server.close();
+        Path right = Files.writeString(folder.resolve("right"), "0123456789abcdef-right");
+        Path wrong = Files.writeString(folder.resolve("wrong"), "0123456789abcdef-wrong");
+        server =
+                ServerProcess.start(
+                        Files.createDirectory(folder.resolve("with-token")),
+                        "memory:",
+                        List.of("--token-file", right.toString()));
+        configuration.setString("state.backend.ndb.address", server.address());
+        assertThatThrownBy(this::open)
+                .hasMessageContaining("state.backend.ndb.token-file")
+                .hasMessageContaining("no token");
+        configuration.setString("state.backend.ndb.token-file", wrong.toString());
+        assertThatThrownBy(this::open)
+                .hasMessageContaining("state.backend.ndb.token-file")
+                .hasMessageNotContaining("0123456789abcdef");
+        configuration.setString("state.backend.ndb.token-file", right.toString());
+        open().close();
+    }
+
+    @Test
+    void aValueAboveTheLimitIsRefusedAndTheSessionGoesOn() throws Exception {
+        server.close();
+        server =
+                ServerProcess.start(
+                        Files.createDirectory(folder.resolve("small")),
+                        "memory:",
+                        List.of("--max-value-bytes", "2000"));
+        configuration.setString("state.backend.ndb.address", server.address());
+        try (StateSession session = open()) {
+            int state = session.registerState("v", StateKind.VALUE);
+            assertThatThrownBy(() -> session.write(1, row(state, "k", "v".repeat(2001))))
+                    .hasMessageContaining("2001")
+                    .hasMessageContaining("--max-value-bytes");
+            session.write(1, row(state, "k", "v".repeat(2000)));
+            assertThat(value(session, state, "k")).hasSize(2000);
+        }
+    }
+
+    @Test
+    void anOlderSessionIsFenced() throws Exception {
+        OpenSpec spec = new OpenSpec("a".repeat(32), "job", "operator", "attempt", 4, 0, 3);
+        NdbSettings settings = NdbSettings.fromConfig(configuration);
+        try (StateSession old = StateSessions.open(settings, spec, SessionListener.none())) {
+            int state = old.registerState("v", StateKind.VALUE);
+            old.write(1, row(state, "k", "old"));
+            String id = UUID.randomUUID().toString();
+            old.await(old.takeSnapshot(id, 1, 1, SnapshotKind.CHECKPOINT, new byte[0]));
+            OpenSpec next = new OpenSpec("a".repeat(32), "job", "operator", "attempt", 4, 0, 3);
+            next.base(id, 0, 3);
+            try (StateSession young = StateSessions.open(settings, next, SessionListener.none())) {
+                int youngState = young.registerState("v", StateKind.VALUE);
+                old.write(2, row(state, "k", "lost"));
+                assertThatThrownBy(() -> value(old, state, "k"))
+                        .hasMessageContaining("fenced");
+                assertThat(value(young, youngState, "k")).isEqualTo("old");
+            }
+        }
+    }
+}
