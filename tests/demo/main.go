@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/flinkndb/flinkndb/tests/flinkcluster"
+	"github.com/flinkndb/flinkndb/tests/ndb"
 	"github.com/flinkndb/flinkndb/tests/stateserver"
 )
 
@@ -33,7 +34,7 @@ type settings struct {
 func main() {
 	s := settings{}
 	flag.StringVar(&s.backend, "backend", "ndb", "ndb, rocksdb or hashmap")
-	flag.StringVar(&s.store, "store", "", "store of the server; empty = an embedded one")
+	flag.StringVar(&s.store, "store", "", "store of the server; empty = an embedded one, ndb = a MySQL NDB Cluster that the demo starts")
 	flag.StringVar(&s.home, "flink", ".cache/flink/2.3.0/pyflink", "Flink distribution")
 	flag.StringVar(&s.data, "data", ".cache/flights", "folder with flights.csv and weather.csv")
 	flag.IntVar(&s.rate, "rate", 6000, "events a second")
@@ -92,9 +93,13 @@ type demo struct {
 	events   int
 	server   *stateserver.Server
 	cluster  *flinkcluster.Cluster
+	database *ndb.Cluster
 	job      string
 	elapsed  time.Duration
 	recovery time.Duration
+	state    string
+
+	lastProgress time.Time
 }
 
 func (d *demo) output() string { return filepath.Join(d.dir, "out") }
@@ -105,12 +110,16 @@ func (d *demo) start(ctx context.Context) error {
 		"execution.checkpointing.interval": "3 s",
 	}
 	if d.backend == "ndb" {
+		store, err := d.startStore(ctx)
+		if err != nil {
+			return err
+		}
 		step("starting the state server")
 		binary, err := filepath.Abs("dist/flinkndb")
 		if err != nil {
 			return fmt.Errorf("server: %w", err)
 		}
-		if d.server, err = stateserver.Start(ctx, binary, filepath.Join(d.dir, "s"), d.store); err != nil {
+		if d.server, err = stateserver.Start(ctx, binary, filepath.Join(d.dir, "s"), store); err != nil {
 			return err
 		}
 		config["state.backend.type"] = "org.flinkndb.NdbStateBackendFactory"
@@ -132,6 +141,20 @@ func (d *demo) start(ctx context.Context) error {
 	return nil
 }
 
+// startStore starts what the server keeps its state in, if it is not embedded, and returns its URL.
+func (d *demo) startStore(ctx context.Context) (string, error) {
+	if d.store != "ndb" {
+		return d.store, nil
+	}
+	step("starting a MySQL NDB Cluster")
+	var err error
+	d.database, err = ndb.Start(ctx, ndb.Options{Dir: filepath.Join(d.dir, "ndb"), DataNodes: 1, Replicas: 1, MySQLServers: 1, DataMemory: "1G"})
+	if err != nil {
+		return "", err
+	}
+	return d.database.URL(), nil
+}
+
 func (d *demo) stop() error {
 	var errs []error
 	if d.cluster != nil {
@@ -139,6 +162,9 @@ func (d *demo) stop() error {
 	}
 	if d.server != nil {
 		errs = append(errs, d.server.Stop())
+	}
+	if d.database != nil {
+		errs = append(errs, d.database.KillAll())
 	}
 	return errors.Join(errs...)
 }
@@ -177,14 +203,12 @@ func (d *demo) runJob(ctx context.Context, input string) error {
 	return err
 }
 
-var lastProgress time.Time
-
 // progress shows one line, renewed about once a second.
 func (d *demo) progress(ctx context.Context, job *flinkcluster.Job, begin time.Time) {
-	if time.Since(lastProgress) < time.Second {
+	if time.Since(d.lastProgress) < time.Second {
 		return
 	}
-	lastProgress = time.Now()
+	d.lastProgress = time.Now()
 	done := 0
 	if stats, err := d.cluster.Checkpoints(ctx, d.job); err == nil {
 		done = stats.Counts.Completed
@@ -197,6 +221,7 @@ func (d *demo) progress(ctx context.Context, job *flinkcluster.Job, begin time.T
 func (d *demo) killOne(ctx context.Context) error {
 	victim := d.cluster.TaskManagers()[0]
 	fmt.Println()
+	d.state = d.countState(ctx)
 	step("kill -9 " + victim.Name())
 	begin := time.Now()
 	if err := victim.Kill(); err != nil {
@@ -272,7 +297,11 @@ func readResults(folder string) ([]string, error) {
 func (d *demo) summary(ctx context.Context, verdict string) {
 	fmt.Println("\nsummary")
 	row := func(name, format string, args ...any) { fmt.Printf("  %-12s %s\n", name, fmt.Sprintf(format, args...)) }
-	row("backend", "%s", d.backend)
+	name := d.backend
+	if d.store != "" {
+		name += ", store " + d.store
+	}
+	row("backend", "%s", name)
 	row("events", "%d in %.0f s, %.0f a second (throttled to %d)", d.events, d.elapsed.Seconds(), float64(d.events)/d.elapsed.Seconds(), d.rate)
 	if stats, err := d.cluster.Checkpoints(ctx, d.job); err == nil {
 		var durations, sizes []int64
@@ -284,37 +313,34 @@ func (d *demo) summary(ctx context.Context, verdict string) {
 		row("checkpoints", "%d completed, %d failed; median %d ms, %d KB", stats.Counts.Completed, stats.Counts.Failed, median(durations), median(sizes)/1024)
 	}
 	row("recovery", "%.1f s from kill -9 until every task ran again", d.recovery.Seconds())
-	d.stateRow(ctx, row)
+	if d.server != nil {
+		row("state", "%s half-way; %s left when the job had ended", d.state, d.countState(ctx))
+	}
 	row("verdict", "%s", verdict)
 }
 
-// stateRow says what is left in the server.
-func (d *demo) stateRow(ctx context.Context, row func(string, string, ...any)) {
+// countState says how many rows the server holds.
+func (d *demo) countState(ctx context.Context) string {
 	if d.server == nil {
-		return
+		return ""
 	}
 	raw, err := d.server.Command(ctx, "spaces", "--count", "-o", "json")
 	if err != nil {
-		row("state", "%v", err)
-		return
+		return err.Error()
 	}
 	var answer struct {
 		RowSpaces []struct {
-			Rows string `json:"rows"`
+			Rows int `json:"rows,string"`
 		} `json:"row_spaces"`
 	}
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		row("state", "%v", err)
-		return
+		return err.Error()
 	}
 	total := 0
 	for _, s := range answer.RowSpaces {
-		n := 0
-		if _, err := fmt.Sscan(s.Rows, &n); err == nil {
-			total += n
-		}
+		total += s.Rows
 	}
-	row("state", "%d row spaces with %d rows are left in the server for the last checkpoint", len(answer.RowSpaces), total)
+	return fmt.Sprintf("%d rows", total)
 }
 
 func median(numbers []int64) int64 {
