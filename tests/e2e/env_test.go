@@ -50,8 +50,14 @@ func flinkVersion(t *testing.T, version string) string {
 	return absolute(t, ".cache/flink/"+version+"/pyflink")
 }
 
-// newEnvironment starts server and cluster; both end with the test.
+// newEnvironment starts a server over an embedded store, and a cluster; both end with the test.
 func newEnvironment(t *testing.T, opt flinkcluster.Options, serverFlags ...string) *environment {
+	t.Helper()
+	return newEnvironmentOn(t, "", opt, serverFlags...)
+}
+
+// newEnvironmentOn is newEnvironment with another store.
+func newEnvironmentOn(t *testing.T, store string, opt flinkcluster.Options, serverFlags ...string) *environment {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(cancel)
@@ -61,7 +67,7 @@ func newEnvironment(t *testing.T, opt flinkcluster.Options, serverFlags ...strin
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	server, err := stateserver.Start(ctx, absolute(t, "dist/flinkndb"), filepath.Join(dir, "s"), "", serverFlags...)
+	server, err := stateserver.Start(ctx, absolute(t, "dist/flinkndb"), filepath.Join(dir, "s"), store, serverFlags...)
 	if err != nil {
 		t.Fatal(err)
 	}

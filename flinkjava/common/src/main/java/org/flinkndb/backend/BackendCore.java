@@ -24,6 +24,7 @@ import org.flinkndb.client.StateKind;
 import org.flinkndb.client.StateSession;
 import org.flinkndb.config.NdbOptions;
 import org.flinkndb.config.NdbSettings;
+import org.flinkndb.state.MigrationCheck;
 import org.flinkndb.state.NdbState;
 import org.flinkndb.state.NdbStates;
 import org.flinkndb.state.SerializerSupport;
@@ -278,7 +279,7 @@ public final class BackendCore<K> implements StateContext<K>, Closeable {
                             + ").");
         }
         if (values.isCompatibleAfterMigration()) {
-            serializerSupport.checkMigration(before, metaInfo.getStateSerializer());
+            MigrationCheck.check(before, metaInfo.getStateSerializer());
         }
         return values.isCompatibleAfterMigration();
     }

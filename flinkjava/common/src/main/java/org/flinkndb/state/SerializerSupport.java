@@ -3,7 +3,6 @@ package org.flinkndb.state;
 import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
-import org.apache.flink.util.StateMigrationException;
 
 import java.io.IOException;
 
@@ -16,8 +15,4 @@ public interface SerializerSupport {
             DataInputDeserializer in,
             DataOutputSerializer out)
             throws IOException;
-
-    /** Refuses a migration that {@link #migrate} cannot do. */
-    void checkMigration(TypeSerializer<?> from, TypeSerializer<?> to)
-            throws StateMigrationException;
 }

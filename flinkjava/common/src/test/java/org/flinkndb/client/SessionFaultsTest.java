@@ -280,8 +280,7 @@ class SessionFaultsTest {
             try (StateSession young = StateSessions.open(settings, next, SessionListener.none())) {
                 int youngState = young.registerState("v", StateKind.VALUE);
                 old.write(2, row(state, "k", "lost"));
-                assertThatThrownBy(() -> value(old, state, "k"))
-                        .hasMessageContaining("fenced");
+                assertThatThrownBy(() -> value(old, state, "k")).hasMessageContaining("fenced");
                 assertThat(value(young, youngState, "k")).isEqualTo("old");
             }
         }

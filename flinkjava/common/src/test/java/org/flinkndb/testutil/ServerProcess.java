@@ -28,9 +28,13 @@ public final class ServerProcess implements AutoCloseable {
         this.moreFlags = moreFlags;
     }
 
-    /** Starts a server over the embedded store in the folder. */
+    /**
+     * Starts a server over the embedded store in the folder, or over the store that the system property
+     * {@code flinkndb.store} names.
+     */
     public static ServerProcess start(Path folder) throws IOException, InterruptedException {
-        return start(folder, "pebble:" + folder.resolve("store"), Collections.emptyList());
+        String store = System.getProperty("flinkndb.store", "pebble:" + folder.resolve("store"));
+        return start(folder, store, Collections.emptyList());
     }
 
     /** Starts a server over the named store, with more flags of {@code flinkndb serve}. */

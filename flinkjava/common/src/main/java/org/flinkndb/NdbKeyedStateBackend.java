@@ -8,7 +8,6 @@ import org.apache.flink.core.fs.CloseableRegistry;
 import org.apache.flink.runtime.checkpoint.CheckpointOptions;
 import org.apache.flink.runtime.checkpoint.SnapshotType;
 import org.apache.flink.runtime.query.TaskKvStateRegistry;
-import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
 import org.apache.flink.runtime.state.CheckpointStreamFactory;
 import org.apache.flink.runtime.state.DoneFuture;
 import org.apache.flink.runtime.state.InternalKeyContext;
@@ -23,8 +22,6 @@ import org.apache.flink.runtime.state.SnapshotStrategyRunner;
 import org.apache.flink.runtime.state.StateSnapshotTransformer.StateSnapshotTransformFactory;
 import org.apache.flink.runtime.state.StreamCompressionDecorator;
 import org.apache.flink.runtime.state.heap.HeapPriorityQueueElement;
-import org.apache.flink.runtime.state.metrics.LatencyTrackingStateConfig;
-import org.apache.flink.runtime.state.metrics.SizeTrackingStateConfig;
 import org.apache.flink.util.FlinkRuntimeException;
 import org.flinkndb.backend.BackendCore;
 import org.flinkndb.client.SnapshotKind;
@@ -37,35 +34,19 @@ import java.util.List;
 import java.util.concurrent.RunnableFuture;
 import java.util.stream.Stream;
 
-/** The keyed state backend of Flink 2.x: what of {@link BackendCore} Flink's interfaces ask for. */
-public final class NdbKeyedStateBackend<K> extends AbstractKeyedStateBackend<K> {
+/** The keyed state backend: what of {@link BackendCore} Flink's interfaces ask for. */
+public final class NdbKeyedStateBackend<K> extends FlinkKeyedStateBackend<K> {
     private final BackendCore<K> core;
 
     NdbKeyedStateBackend(
             TaskKvStateRegistry kvStateRegistry,
             BackendCore<K> core,
-            LatencyTrackingStateConfig latencyTracking,
-            SizeTrackingStateConfig sizeTracking,
+            StateTracking tracking,
             CloseableRegistry closeables,
             StreamCompressionDecorator compression,
             InternalKeyContext<K> keyContext) {
-        super(
-                kvStateRegistry,
-                core.keySerializer(),
-                core.userClassLoader(),
-                core.executionConfig(),
-                core.ttlTimeProvider(),
-                latencyTracking,
-                sizeTracking,
-                closeables,
-                compression,
-                keyContext);
+        super(kvStateRegistry, core, tracking, closeables, compression, keyContext);
         this.core = core;
-    }
-
-    @Override
-    public String getBackendTypeIdentifier() {
-        return "ndb";
     }
 
     @Override

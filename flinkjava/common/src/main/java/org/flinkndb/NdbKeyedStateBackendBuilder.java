@@ -2,14 +2,11 @@ package org.flinkndb;
 
 import org.apache.flink.core.fs.CloseableRegistry;
 import org.apache.flink.runtime.metrics.MetricNames;
-import org.apache.flink.runtime.state.AbstractKeyedStateBackendBuilder;
 import org.apache.flink.runtime.state.BackendBuildingException;
 import org.apache.flink.runtime.state.InternalKeyContextImpl;
 import org.apache.flink.runtime.state.StateBackend.KeyedStateBackendParameters;
 import org.apache.flink.runtime.state.StreamCompressionDecorator;
 import org.apache.flink.runtime.state.metainfo.StateMetaInfoSnapshot;
-import org.apache.flink.runtime.state.metrics.LatencyTrackingStateConfig;
-import org.apache.flink.runtime.state.metrics.SizeTrackingStateConfig;
 import org.apache.flink.runtime.state.restore.FullSnapshotRestoreOperation;
 import org.apache.flink.runtime.state.restore.SavepointRestoreResult;
 import org.apache.flink.runtime.state.restore.ThrowingIterator;
@@ -29,30 +26,19 @@ import java.io.IOException;
 import java.util.List;
 
 /** Opens a session for one subtask and makes its backend. */
-final class NdbKeyedStateBackendBuilder<K> extends AbstractKeyedStateBackendBuilder<K> {
+final class NdbKeyedStateBackendBuilder<K> extends FlinkKeyedStateBackendBuilder<K> {
     private final NdbSettings settings;
     private final KeyedStateBackendParameters<K> parameters;
+    private final StateTracking tracking;
 
     NdbKeyedStateBackendBuilder(
             NdbSettings settings,
             KeyedStateBackendParameters<K> parameters,
-            LatencyTrackingStateConfig latencyTracking,
-            SizeTrackingStateConfig sizeTracking,
+            StateTracking tracking,
             StreamCompressionDecorator compression) {
-        super(
-                parameters.getKvStateRegistry(),
-                parameters.getKeySerializer(),
-                parameters.getEnv().getUserCodeClassLoader().asClassLoader(),
-                parameters.getNumberOfKeyGroups(),
-                parameters.getKeyGroupRange(),
-                parameters.getEnv().getExecutionConfig(),
-                parameters.getTtlTimeProvider(),
-                latencyTracking,
-                sizeTracking,
-                parameters.getStateHandles(),
-                compression,
-                parameters.getCancelStreamRegistry());
+        super(parameters, tracking, compression);
         this.settings = settings;
+        this.tracking = tracking;
         this.parameters = parameters;
     }
 
@@ -141,7 +127,7 @@ final class NdbKeyedStateBackendBuilder<K> extends AbstractKeyedStateBackendBuil
                         executionConfig,
                         userCodeClassLoader,
                         ttlTimeProvider,
-                        new Flink2Serializers(ttlTimeProvider),
+                        new FlinkSerializers(ttlTimeProvider),
                         metrics);
         metaInfos.forEach(core::restored);
         if (first != null) {
@@ -155,8 +141,7 @@ final class NdbKeyedStateBackendBuilder<K> extends AbstractKeyedStateBackendBuil
         return new NdbKeyedStateBackend<>(
                 kvStateRegistry,
                 core,
-                latencyTrackingStateConfig,
-                sizeTrackingStateConfig,
+                tracking,
                 new CloseableRegistry(),
                 keyGroupCompressionDecorator,
                 keyContext);

@@ -5,7 +5,6 @@ import org.apache.flink.configuration.IllegalConfigurationException;
 import org.apache.flink.configuration.ReadableConfig;
 import org.apache.flink.core.execution.SavepointFormatType;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
-import org.apache.flink.runtime.state.AbstractStateBackend;
 import org.apache.flink.runtime.state.BackendBuildingException;
 import org.apache.flink.runtime.state.ConfigurableStateBackend;
 import org.apache.flink.runtime.state.DefaultOperatorStateBackendBuilder;
@@ -15,9 +14,8 @@ import org.flinkndb.config.NdbSettings;
 
 import java.io.IOException;
 
-/** The state backend for Flink 2.x: keyed state in a state server, operator state as Flink's own. */
-public final class NdbStateBackend extends AbstractStateBackend
-        implements ConfigurableStateBackend {
+/** The state backend: keyed state in a state server, operator state as Flink's own. */
+public final class NdbStateBackend extends FlinkStateBackend implements ConfigurableStateBackend {
     private static final long serialVersionUID = 1L;
 
     /** Our keys, as far as they were set. */
@@ -35,8 +33,7 @@ public final class NdbStateBackend extends AbstractStateBackend
     private NdbStateBackend(NdbStateBackend original, ReadableConfig config) {
         configuration = NdbOptions.overlay(original.configuration, config);
         settings = NdbSettings.fromConfig(configuration);
-        latencyTrackingConfigBuilder = original.latencyTrackingConfigBuilder.configure(config);
-        sizeTrackingConfigBuilder = original.sizeTrackingConfigBuilder.configure(config);
+        configureTracking(original, config);
     }
 
     @Override
@@ -51,12 +48,7 @@ public final class NdbStateBackend extends AbstractStateBackend
         return new NdbKeyedStateBackendBuilder<>(
                         settings,
                         parameters,
-                        latencyTrackingConfigBuilder
-                                .setMetricGroup(parameters.getMetricGroup())
-                                .build(),
-                        sizeTrackingConfigBuilder
-                                .setMetricGroup(parameters.getMetricGroup())
-                                .build(),
+                        tracking(parameters.getMetricGroup()),
                         getCompressionDecorator(parameters.getEnv().getExecutionConfig()))
                 .build();
     }

@@ -14,10 +14,8 @@ import org.apache.flink.runtime.state.SavepointSnapshotStrategy;
 import org.apache.flink.runtime.state.SnapshotResult;
 import org.apache.flink.runtime.state.SnapshotStrategyRunner;
 import org.apache.flink.runtime.state.StateBackend;
-import org.apache.flink.runtime.state.hashmap.HashMapStateBackend;
+import org.apache.flink.runtime.state.StateBackendLoader;
 import org.apache.flink.runtime.state.memory.MemCheckpointStreamFactory;
-import org.apache.flink.state.rocksdb.EmbeddedRocksDBStateBackend;
-import org.flinkndb.NdbStateBackendFactory;
 import org.flinkndb.testutil.ServerExtension;
 import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -67,18 +65,13 @@ class CanonicalSavepointTest {
     }
 
     private static StateBackend backend(String name) throws Exception {
-        switch (name) {
-            case "rocksdb":
-                return new EmbeddedRocksDBStateBackend();
-            case "hashmap":
-                return new HashMapStateBackend();
-            default:
-                Configuration configuration = new Configuration();
-                configuration.setString("state.backend.ndb.address", SERVER.address());
-                return new NdbStateBackendFactory()
-                        .createFromConfig(
-                                configuration, CanonicalSavepointTest.class.getClassLoader());
-        }
+        Configuration configuration = new Configuration();
+        configuration.setString(
+                "state.backend.type",
+                name.equals("ndb") ? "org.flinkndb.NdbStateBackendFactory" : name);
+        configuration.setString("state.backend.ndb.address", SERVER.address());
+        return StateBackendLoader.loadStateBackendFromConfig(
+                configuration, CanonicalSavepointTest.class.getClassLoader(), null);
     }
 
     /** What Flink does for a canonical savepoint. */
