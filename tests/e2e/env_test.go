@@ -21,6 +21,9 @@ import (
 
 const root = "../.."
 
+// firstServer stands, in a configuration, for the address of the environment's server.
+const firstServer = "${server}"
+
 // environment is a cluster with our backend and its server.
 type environment struct {
 	t       *testing.T
@@ -88,7 +91,7 @@ func newEnvironmentOn(t *testing.T, store string, opt flinkcluster.Options, serv
 		"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
 	}
 	for key, value := range opt.Config {
-		config[key] = value
+		config[key] = strings.ReplaceAll(value, firstServer, server.Address())
 	}
 	opt.Config = config
 	cluster, err := flinkcluster.Start(ctx, opt)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/flinkndb/flinkndb/tests/flinkcluster"
 	"github.com/flinkndb/flinkndb/tests/ndb"
+	"github.com/flinkndb/flinkndb/tests/stateserver"
 )
 
 // startNDB runs a cluster with two data nodes that hold the same, and two MySQL servers.
@@ -103,6 +104,45 @@ func TestAllOfNDBIsLost(t *testing.T) {
 		t.Fatalf("restored from %v, checkpoint %d had completed", after.Latest.Restored, before.Latest.Completed.ID)
 	}
 	t.Logf("restored from checkpoint %d", after.Latest.Restored.ID)
+	e.awaitFinished(job)
+	e.verify(l)
+}
+
+// TestSessionsMoveBetweenServers has two servers over one database. Each is killed in turn, and stays away
+// while the job works with the other. The job never restarts, and its checkpoints go on.
+func TestSessionsMoveBetweenServers(t *testing.T) {
+	database := startNDB(t)
+	dir, err := os.MkdirTemp("", "fndb2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	second, err := stateserver.Start(t.Context(), absolute(t, "dist/flinkndb"), dir, database.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := second.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	e := newEnvironmentOn(t, database.URL(), flinkcluster.Options{TaskManagers: 1, Slots: 2, Config: map[string]string{
+		"state.backend.ndb.address": firstServer + ";" + second.Address(),
+	}})
+	l := ledger{keys: 300, records: 120_000, rate: 2_000}
+	job := e.submit(e.upload(), l.run(2))
+	e.awaitRunning(job)
+	for _, server := range []*stateserver.Server{e.server, second} {
+		e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 2))
+		e.must(server.Kill())
+		e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 3))
+		e.must(server.Restart(e.ctx))
+	}
+	restarts, err := e.cluster.Restarts(e.ctx, job)
+	e.must(err)
+	if restarts != 0 {
+		t.Errorf("the job restarted %d times", restarts)
+	}
 	e.awaitFinished(job)
 	e.verify(l)
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"time"
 )
 
@@ -239,6 +240,20 @@ type Checkpoint struct {
 func (c *Client) Checkpoints(ctx context.Context, id string) (*Checkpoints, error) {
 	stats := &Checkpoints{}
 	return stats, c.call(ctx, http.MethodGet, "/jobs/"+id+"/checkpoints", nil, stats)
+}
+
+// Restarts returns how often a job has been restarted.
+func (c *Client) Restarts(ctx context.Context, id string) (int, error) {
+	var metrics []struct {
+		Value string `json:"value"`
+	}
+	if err := c.call(ctx, http.MethodGet, "/jobs/"+id+"/metrics?get=numRestarts", nil, &metrics); err != nil {
+		return 0, err
+	}
+	if len(metrics) != 1 {
+		return 0, fmt.Errorf("job %s has no metric numRestarts", id)
+	}
+	return strconv.Atoi(metrics[0].Value)
 }
 
 // AwaitCheckpoints waits until so many more checkpoints have completed.

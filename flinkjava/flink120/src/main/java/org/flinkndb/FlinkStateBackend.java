@@ -14,7 +14,6 @@ abstract class FlinkStateBackend extends AbstractStateBackend {
     }
 
     final StateTracking tracking(MetricGroup group) {
-        return new StateTracking(
-                latencyTrackingConfigBuilder.setMetricGroup(group).build());
+        return new StateTracking(latencyTrackingConfigBuilder.setMetricGroup(group).build());
     }
 }

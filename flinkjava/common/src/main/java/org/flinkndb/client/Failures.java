@@ -14,6 +14,9 @@ final class Failures {
     private static final Metadata.Key<String> CODE =
             Metadata.Key.of("flinkndb-error", Metadata.ASCII_STRING_MARSHALLER);
 
+    /** Code of failures that the client itself finds: no server answers. */
+    static final String UNAVAILABLE = "UNAVAILABLE";
+
     private Failures() {}
 
     /** The wire's code of a failed call without its prefix, or "". */
@@ -53,7 +56,7 @@ final class Failures {
     static StateSessionException unreachable(
             List<ServerAddress> addresses, String forHowLong, Throwable last) {
         return new StateSessionException(
-                "UNAVAILABLE",
+                UNAVAILABLE,
                 "no state server answers at "
                         + addresses
                         + " ("

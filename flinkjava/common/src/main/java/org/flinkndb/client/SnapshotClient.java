@@ -13,6 +13,7 @@ import org.flinkndb.proto.v1.StateServiceGrpc;
 
 import java.io.Closeable;
 import java.io.IOException;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -23,6 +24,8 @@ import java.util.concurrent.TimeUnit;
  * Each call connects by itself; all are idempotent and may be made by any thread.
  */
 public final class SnapshotClient {
+    private static final Duration SOON = Duration.ofSeconds(2);
+
     private final NdbSettings settings;
 
     public SnapshotClient(NdbSettings settings) {
@@ -31,7 +34,24 @@ public final class SnapshotClient {
 
     /** Releases a snapshot; false when it did not exist. */
     public boolean release(String snapshotId) throws IOException {
+        return release(snapshotId, settings.connectTimeout());
+    }
+
+    /** As {@link #release}, without waiting long for a server that is away. */
+    public boolean releaseSoon(String snapshotId) throws IOException {
+        Duration timeout = settings.connectTimeout();
+        return release(snapshotId, timeout.compareTo(SOON) < 0 ? timeout : SOON);
+    }
+
+    /** Whether a failure says that no server answered: another try may succeed. */
+    public static boolean isUnreachable(Throwable failure) {
+        return failure instanceof StateSessionException
+                && ((StateSessionException) failure).code().equals(Failures.UNAVAILABLE);
+    }
+
+    private boolean release(String snapshotId, Duration timeout) throws IOException {
         return call(
+                timeout,
                 stub ->
                         stub.releaseSnapshot(
                                         ReleaseSnapshotRequest.newBuilder()
@@ -44,6 +64,7 @@ public final class SnapshotClient {
     public byte[] schema(String snapshotId) throws IOException {
         try {
             return call(
+                    settings.connectTimeout(),
                     stub ->
                             stub.getSnapshot(
                                             GetSnapshotRequest.newBuilder()
@@ -82,7 +103,8 @@ public final class SnapshotClient {
         T on(StateServiceGrpc.StateServiceBlockingStub stub);
     }
 
-    private <T> T call(Call<T> call) throws IOException {
+    /** Tries the addresses in turn, each for so long. */
+    private <T> T call(Duration timeout, Call<T> call) throws IOException {
         CallCredentials credentials = Channels.credentials(settings);
         Throwable last = null;
         for (ServerAddress address : settings.addresses()) {
@@ -91,9 +113,7 @@ public final class SnapshotClient {
                 return call.on(
                         stub(connection, credentials)
                                 .withWaitForReady()
-                                .withDeadlineAfter(
-                                        settings.connectTimeout().toMillis(),
-                                        TimeUnit.MILLISECONDS));
+                                .withDeadlineAfter(timeout.toMillis(), TimeUnit.MILLISECONDS));
             } catch (RuntimeException e) {
                 if (!Failures.temporary(e)) {
                     throw Failures.refused(address, e);
@@ -103,8 +123,7 @@ public final class SnapshotClient {
                 connection.close();
             }
         }
-        throw Failures.unreachable(
-                settings.addresses(), settings.connectTimeout().toString(), last);
+        throw Failures.unreachable(settings.addresses(), timeout.toString(), last);
     }
 
     private static StateServiceGrpc.StateServiceBlockingStub stub(

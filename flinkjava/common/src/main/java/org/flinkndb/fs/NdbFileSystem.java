@@ -11,28 +11,47 @@ import org.apache.flink.core.fs.Path;
 import org.flinkndb.client.SnapshotClient;
 import org.flinkndb.config.NdbOptions;
 import org.flinkndb.config.NdbSettings;
+import org.flinkndb.config.ServerAddress;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
-import java.util.Collections;
+import java.util.ArrayList;
+import java.util.LinkedHashSet;
+import java.util.List;
 
 /**
  * Lets Flink discard snapshots as it discards files: deleting a reference releases the snapshot. Paths
- * name their server; credentials come from the cluster's configuration. Thread-safe, without state.
+ * name their server; credentials, and other servers of the same store, come from the cluster's
+ * configuration. Thread-safe.
  */
 public final class NdbFileSystem extends FileSystem {
     private final URI uri;
     private final Configuration configuration;
+    private final PendingReleases releases;
 
-    NdbFileSystem(URI uri, Configuration configuration) {
+    NdbFileSystem(URI uri, Configuration configuration, PendingReleases releases) {
         this.uri = uri;
         this.configuration = configuration;
+        this.releases = releases;
     }
 
+    /**
+     * A client that asks the server of the path first. The configured ones are asked too if that one is
+     * among them: then all of them serve the same store.
+     */
     private SnapshotClient client(SnapshotPath path) {
+        String first = path.address().toString();
+        List<String> addresses = new ArrayList<>();
+        addresses.add(first);
+        for (ServerAddress configured : NdbSettings.fromConfig(configuration).addresses()) {
+            addresses.add(configured.toString());
+        }
+        if (addresses.lastIndexOf(first) == 0) {
+            addresses = addresses.subList(0, 1);
+        }
         Configuration named = new Configuration(configuration);
-        named.set(NdbOptions.ADDRESS, Collections.singletonList(path.address().toString()));
+        named.set(NdbOptions.ADDRESS, new ArrayList<>(new LinkedHashSet<>(addresses)));
         return new SnapshotClient(NdbSettings.fromConfig(named));
     }
 
@@ -41,11 +60,14 @@ public final class NdbFileSystem extends FileSystem {
         return client(snapshot).schema(snapshot.snapshotId());
     }
 
-    /** Releases the snapshot. True also when it is gone already: discarding is idempotent. */
+    /**
+     * Releases the snapshot, later if no server answers now. True also when it is gone already:
+     * discarding is idempotent.
+     */
     @Override
     public boolean delete(Path path, boolean recursive) throws IOException {
         SnapshotPath snapshot = SnapshotPath.parse(path);
-        client(snapshot).release(snapshot.snapshotId());
+        releases.release(client(snapshot), snapshot.snapshotId());
         return true;
     }
 

@@ -8,6 +8,7 @@ import java.net.URI;
 
 /** Makes the file system for {@code ndb://} paths. Found by Flink through META-INF/services. */
 public final class NdbFileSystemFactory implements FileSystemFactory {
+    private final PendingReleases releases = new PendingReleases();
     private Configuration configuration = new Configuration();
 
     @Override
@@ -23,6 +24,6 @@ public final class NdbFileSystemFactory implements FileSystemFactory {
 
     @Override
     public FileSystem create(URI uri) {
-        return new NdbFileSystem(uri, configuration);
+        return new NdbFileSystem(uri, configuration, releases);
     }
 }
