@@ -19,7 +19,11 @@ import (
 	"github.com/flinkndb/flinkndb/tests/stateserver"
 )
 
-const root = "../.."
+const (
+	root     = "../.."
+	flink2   = "2.3.0"
+	flink120 = "1.20.5"
+)
 
 // firstServer stands, in a configuration, for the address of the environment's server.
 const firstServer = "${server}"
@@ -30,6 +34,7 @@ type environment struct {
 	ctx     context.Context
 	cluster *flinkcluster.Cluster
 	server  *stateserver.Server
+	config  map[string]string // of Flink
 }
 
 func absolute(t *testing.T, path string) string {
@@ -46,11 +51,19 @@ func flinkHome(t *testing.T) string {
 	if home := os.Getenv("FLINK_HOME"); home != "" {
 		return home
 	}
-	return flinkVersion(t, "2.3.0")
+	return flinkVersion(t, flink2)
 }
 
 func flinkVersion(t *testing.T, version string) string {
 	return absolute(t, ".cache/flink/"+version+"/pyflink")
+}
+
+// shimFor is the shim's jar for a distribution.
+func shimFor(t *testing.T, home string) string {
+	if filepath.Base(filepath.Dir(home)) == flink120 {
+		return absolute(t, "dist/flinkndb-flink-1.20.jar")
+	}
+	return absolute(t, "dist/flinkndb-flink-2.jar")
 }
 
 // newEnvironment starts a server over an embedded store, and a cluster; both end with the test.
@@ -83,7 +96,7 @@ func newEnvironmentOn(t *testing.T, store string, opt flinkcluster.Options, serv
 		opt.Home = flinkHome(t)
 	}
 	opt.Dir = filepath.Join(dir, "flink")
-	opt.Jars = append(opt.Jars, absolute(t, "dist/flinkndb-flink-2.jar"))
+	opt.Jars = append(opt.Jars, shimFor(t, opt.Home))
 	config := map[string]string{
 		"state.backend.type":                                        "org.flinkndb.NdbStateBackendFactory",
 		"state.backend.ndb.address":                                 server.Address(),
@@ -98,7 +111,7 @@ func newEnvironmentOn(t *testing.T, store string, opt flinkcluster.Options, serv
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &environment{t: t, ctx: ctx, cluster: cluster, server: server}
+	e := &environment{t: t, ctx: ctx, cluster: cluster, server: server, config: config}
 	t.Cleanup(func() {
 		if t.Failed() {
 			e.dump()

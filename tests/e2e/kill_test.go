@@ -28,18 +28,3 @@ func TestKillTaskManagersAndServer(t *testing.T) {
 	e.awaitFinished(job)
 	e.verify(l)
 }
-
-// TestOlderFlink runs the same jar on Flink 2.2.1, kills a TaskManager, and restores.
-func TestOlderFlink(t *testing.T) {
-	e := newEnvironment(t, flinkcluster.Options{Home: flinkVersion(t, "2.2.1"), TaskManagers: 2, Slots: 1})
-	l := ledger{keys: 300, records: 60_000, rate: 3_000}
-	job := e.submit(e.upload(), l.run(2))
-	e.awaitRunning(job)
-	e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 2))
-	e.must(e.cluster.TaskManagers()[0].Kill())
-	_, err := e.cluster.AddTaskManager()
-	e.must(err)
-	e.awaitFinished(job)
-	e.verify(l)
-	e.checkGarbage()
-}

@@ -17,11 +17,16 @@ const stateMachine = "org.apache.flink.streaming.examples.statemachine.StateMach
 // key and prints an alert for an impossible transition: without errors in its input, an alert means
 // that state was lost or counted twice. First, with errors, it shows that alerts would be seen.
 func TestStateMachineExample(t *testing.T) {
+	t.Run("2", func(t *testing.T) { testStateMachine(t, flink2, "examples-2.3.0.jar", 8) })
+	t.Run("1.20", func(t *testing.T) { testStateMachine(t, flink120, "examples-1.20.0.jar", 4) })
+}
+
+func testStateMachine(t *testing.T, version, examples string, kills int) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	e := newEnvironment(t, flinkcluster.Options{TaskManagers: 2, Slots: 1})
-	jar, err := e.cluster.Upload(e.ctx, absolute(t, ".cache/flink/examples-2.3.0.jar"))
+	e := newEnvironment(t, flinkcluster.Options{Home: flinkVersion(t, version), TaskManagers: 2, Slots: 1})
+	jar, err := e.cluster.Upload(e.ctx, absolute(t, ".cache/flink/"+examples))
 	e.must(err)
 
 	faulty := e.submit(jar, stateMachineRun("0.1"))
@@ -32,7 +37,7 @@ func TestStateMachineExample(t *testing.T) {
 	before := e.alerts()
 
 	job := e.submit(jar, stateMachineRun("0.0"))
-	for kill := range 8 {
+	for kill := range kills {
 		e.awaitRunning(job)
 		e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 2))
 		time.Sleep(time.Duration(random.IntN(700)) * time.Millisecond) // the moment is to be random

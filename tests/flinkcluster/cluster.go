@@ -25,7 +25,7 @@ type Options struct {
 	Dir string
 	// Jars are added to lib/.
 	Jars []string
-	// Config is added to, and wins over, the defaults.
+	// Config is added to, and wins over, the defaults; an empty value leaves a key out.
 	Config map[string]string
 	// TaskManagers is how many to start with. The default value is 1.
 	TaskManagers int
@@ -192,6 +192,10 @@ func (c *Cluster) config(ports []int) string {
 		"env.java.opts.all": defaultJavaOptions(c.opt.Home),
 	}
 	for key, value := range c.opt.Config {
+		if value == "" {
+			delete(settings, key)
+			continue
+		}
 		settings[key] = value
 	}
 	keys := make([]string, 0, len(settings))

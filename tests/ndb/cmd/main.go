@@ -2,6 +2,7 @@
 //
 //	go run ./tests/ndb/cmd up [-data-nodes 2] [-replicas 2] [-mysql-servers 2] [-data-memory 1G] [-dir .cache/ndb-cluster]
 //	go run ./tests/ndb/cmd status
+//	go run ./tests/ndb/cmd find
 //	go run ./tests/ndb/cmd down
 package main
 
@@ -18,9 +19,10 @@ import (
 	"github.com/flinkndb/flinkndb/tests/ndb"
 )
 
-const usage = `usage: cmd up|down|status [flags]
+const usage = `usage: cmd up|down|status|find [flags]
   up      create (or restart) a cluster and print its store URL
   status  say which processes run
+  find    say where the programs of NDB are, or how to get them
   down    stop the cluster and remove its files (-keep leaves the files)
 flags:`
 
@@ -63,8 +65,10 @@ func run(ctx context.Context, args []string) error {
 		return down(ctx, opts.Dir, *keep)
 	case "status":
 		return status(opts.Dir)
+	case "find":
+		return find(ctx)
 	}
-	return fmt.Errorf("command %q: allowed are up, down, status", args[0])
+	return fmt.Errorf("command %q: allowed are up, down, status, find", args[0])
 }
 
 // fromEnvironment sets flags from variables, so that `make ndb-up DATA_NODES=2` works.
@@ -101,6 +105,15 @@ func up(ctx context.Context, opts ndb.Options) error {
 		return err
 	}
 	fmt.Printf("NDB Cluster is up after %.0f s.\nstore URL: %s\n", time.Since(began).Seconds(), c.URL())
+	return nil
+}
+
+func find(ctx context.Context) error {
+	b, err := ndb.FindBinaries(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println("NDB Cluster found:", b.DataNode)
 	return nil
 }
 

@@ -54,8 +54,7 @@ final class PendingReleases {
                         client.releaseSoon(snapshotId);
                     } catch (IOException | RuntimeException e) {
                         if (SnapshotClient.isUnreachable(e)) {
-                            retryLater(
-                                    client, snapshotId, Math.min(LAST_RETRY_MILLIS, 2 * millis));
+                            retryLater(client, snapshotId, Math.min(LAST_RETRY_MILLIS, 2 * millis));
                         } else {
                             LOG.warn(
                                     "Snapshot {} could not be released: `flinkndb snapshots"

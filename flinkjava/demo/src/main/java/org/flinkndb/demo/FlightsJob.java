@@ -15,7 +15,7 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.sink.filesystem.rollingpolicies.OnCheckpointRollingPolicy;
 import org.apache.flink.streaming.api.windowing.assigners.SlidingEventTimeWindows;
 import org.apache.flink.util.OutputTag;
-import org.apache.flink.util.ParameterTool;
+import org.flinkndb.jobs.Arguments;
 
 import java.time.Duration;
 
@@ -34,18 +34,18 @@ public final class FlightsJob {
     private FlightsJob() {}
 
     public static void main(String[] args) throws Exception {
-        ParameterTool parameters = ParameterTool.fromArgs(args);
+        Arguments arguments = new Arguments(args);
         StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment();
         DataStream<Event> events =
                 env.fromSource(
                                 FileSource.forRecordStreamFormat(
                                                 new TextLineInputFormat(),
-                                                new Path(parameters.getRequired("input")))
+                                                new Path(arguments.text("input")))
                                         .build(),
                                 WatermarkStrategy.noWatermarks(),
                                 "lines")
                         .setParallelism(1)
-                        .map(new Throttle(parameters.getLong("rate", 5000)))
+                        .map(new Throttle(arguments.number("rate", 5000)))
                         .setParallelism(1)
                         .name("throttle")
                         .map(Event::parse)
@@ -92,7 +92,7 @@ public final class FlightsJob {
         windows.union(lateFlights, rotations, weather)
                 .sinkTo(
                         FileSink.forRowFormat(
-                                        new Path(parameters.getRequired("output")),
+                                        new Path(arguments.text("output")),
                                         new SimpleStringEncoder<String>())
                                 .withRollingPolicy(OnCheckpointRollingPolicy.build())
                                 .build())

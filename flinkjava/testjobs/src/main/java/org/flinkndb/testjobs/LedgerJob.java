@@ -6,7 +6,7 @@ import org.apache.flink.api.common.functions.RichMapFunction;
 import org.apache.flink.api.connector.source.lib.NumberSequenceSource;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
-import org.apache.flink.util.ParameterTool;
+import org.flinkndb.jobs.Arguments;
 
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
@@ -25,11 +25,11 @@ public final class LedgerJob {
     private LedgerJob() {}
 
     public static void main(String[] args) throws Exception {
-        ParameterTool parameters = ParameterTool.fromArgs(args);
-        int keys = parameters.getInt("keys", 1_000);
-        long records = parameters.getLong("records", 1_000_000L);
-        long rate = parameters.getLong("rate", 0L);
-        int payload = parameters.getInt("payload", 100);
+        Arguments arguments = new Arguments(args);
+        int keys = (int) arguments.number("keys", 1_000);
+        long records = arguments.number("records", 1_000_000);
+        long rate = arguments.number("rate", 0);
+        int payload = (int) arguments.number("payload", 100);
         StreamExecutionEnvironment env =
                 StreamExecutionEnvironment.getExecutionEnvironment(new Configuration());
         env.fromSource(
