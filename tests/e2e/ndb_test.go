@@ -57,7 +57,7 @@ func TestStateMachineOnNDB(t *testing.T) {
 			do, amend func() error
 		}{
 			{"a data node", func() error { return database.KillDataNode(node) }, func() error { return database.StartDataNode(e.ctx, node) }},
-			{"a MySQL server", func() error { return database.KillMySQL(round+1) }, func() error { return database.StartMySQL(e.ctx, round+1) }},
+			{"a MySQL server", func() error { return database.KillMySQL(round + 1) }, func() error { return database.StartMySQL(e.ctx, round+1) }},
 			{"the server", func() error { e.killSomething(random, 1); return nil }, nil},
 			{"a TaskManager", func() error { e.killSomething(random, 0); return nil }, nil},
 		} {
