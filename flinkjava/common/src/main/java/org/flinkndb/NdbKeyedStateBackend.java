@@ -63,6 +63,23 @@ public final class NdbKeyedStateBackend<K> extends FlinkKeyedStateBackend<K> {
                         (StateSnapshotTransformFactory<SV>) transformers);
     }
 
+    /** Flink's changelog backend asks for this when it wraps another backend. */
+    @Override
+    public <N, SV, SEV, S extends State, IS extends S> IS createOrUpdateInternalState(
+            TypeSerializer<N> namespaceSerializer,
+            StateDescriptor<S, SV> descriptor,
+            StateSnapshotTransformFactory<SEV> transformers,
+            boolean allowFutureMetadataUpdates)
+            throws Exception {
+        if (allowFutureMetadataUpdates) {
+            throw new UnsupportedOperationException(
+                    "state.changelog.enabled: FlinkNDB does not work below the changelog backend, and"
+                            + " does not need it, since its checkpoints write only what changed. Set"
+                            + " it to false.");
+        }
+        return createOrUpdateInternalState(namespaceSerializer, descriptor, transformers);
+    }
+
     @Override
     @SuppressWarnings({"unchecked", "rawtypes"})
     public <T extends HeapPriorityQueueElement & PriorityComparable<? super T> & Keyed<?>>

@@ -1,15 +1,11 @@
 package org.flinkndb.testjobs;
 
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
-import org.apache.flink.api.common.functions.OpenContext;
-import org.apache.flink.api.common.functions.RichMapFunction;
 import org.apache.flink.api.connector.source.lib.NumberSequenceSource;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.flinkndb.jobs.Arguments;
 
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
 
 /**
  * A job whose every record checks the state it finds. The source counts 0, 1, 2, …; number i goes to
@@ -53,35 +49,5 @@ public final class LedgerJob {
                 .print()
                 .name("result");
         env.execute("ledger");
-    }
-
-    /** Lets through so many records a second. */
-    private static final class Throttle extends RichMapFunction<Long, Long> {
-        private static final long serialVersionUID = 1L;
-        private final long rate;
-        private transient long startNanos;
-        private transient long passed;
-
-        private Throttle(long rate) {
-            this.rate = rate;
-        }
-
-        @Override
-        public void open(OpenContext context) {
-            startNanos = System.nanoTime();
-            passed = 0;
-        }
-
-        @Override
-        public Long map(Long number) {
-            if (rate > 0) {
-                long due = startNanos + passed++ * TimeUnit.SECONDS.toNanos(1) / rate;
-                long early = due - System.nanoTime();
-                if (early > TimeUnit.MILLISECONDS.toNanos(1)) {
-                    LockSupport.parkNanos(early);
-                }
-            }
-            return number;
-        }
     }
 }
