@@ -41,6 +41,13 @@ format: ## format Go and Java sources
 proto: ## generate the committed protobuf code
 	proto/generate.sh
 
+jmh: server ## single state operations on every backend (JMH="valueGet -p backend=ndb,rocksdb" chooses)
+	@scripts/install-gradle
+	$(GRADLE) writeBenchmarkClasspath
+	java -Xmx4g --add-opens=java.base/java.lang=ALL-UNNAMED --add-opens=java.base/java.util=ALL-UNNAMED \
+	    -Dflinkndb.server=$(CURDIR)/dist/flinkndb -Dorg.slf4j.simpleLogger.defaultLogLevel=error \
+	    -cp "$$(cat build/benchmark-classpath.txt)" org.openjdk.jmh.Main $(JMH)
+
 ndb-up: ## start a real NDB cluster on this machine (DATA_NODES=1 REPLICAS=1)
 	go run ./tests/ndb/cmd up
 
@@ -54,4 +61,4 @@ fuzz: ## fuzz the decoders for a minute each
 clean: ## remove what was built (downloads stay)
 	rm -rf dist build .gradle
 
-.PHONY: help install build server jars demo test lint format proto ndb-up ndb-down fuzz clean
+.PHONY: help install build server jars demo test lint format proto jmh ndb-up ndb-down fuzz clean

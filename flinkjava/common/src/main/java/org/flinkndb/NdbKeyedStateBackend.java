@@ -73,9 +73,9 @@ public final class NdbKeyedStateBackend<K> extends FlinkKeyedStateBackend<K> {
             throws Exception {
         if (allowFutureMetadataUpdates) {
             throw new UnsupportedOperationException(
-                    "state.changelog.enabled: FlinkNDB does not work below the changelog backend, and"
-                            + " does not need it, since its checkpoints write only what changed. Set"
-                            + " it to false.");
+                    "state.changelog.enabled: FlinkNDB does not work below the changelog backend,"
+                        + " and does not need it, since its checkpoints write only what changed."
+                        + " Set it to false.");
         }
         return createOrUpdateInternalState(namespaceSerializer, descriptor, transformers);
     }

@@ -6,7 +6,6 @@ import org.apache.flink.configuration.Configuration;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.flinkndb.jobs.Arguments;
 
-
 /**
  * A job whose every record checks the state it finds. The source counts 0, 1, 2, …; number i goes to
  * key {@code i % keys}, so the numbers of a key arrive in steps of {@code keys}. {@link Ledger} keeps

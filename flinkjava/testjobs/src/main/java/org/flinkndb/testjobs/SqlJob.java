@@ -158,13 +158,13 @@ public final class SqlJob {
         q.put(
                 "tumble",
                 "SELECT window_start, product, COUNT(*), SUM(amount) FROM TABLE(TUMBLE(TABLE"
-                    + " orders, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start,"
-                    + " window_end, product");
+                        + " orders, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start,"
+                        + " window_end, product");
         q.put(
                 "hop",
                 "SELECT window_end, COUNT(DISTINCT customer) FROM TABLE(HOP(TABLE orders,"
-                    + " DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '1' MINUTE)) GROUP BY"
-                    + " window_start, window_end");
+                        + " DESCRIPTOR(ts), INTERVAL '10' SECOND, INTERVAL '1' MINUTE)) GROUP BY"
+                        + " window_start, window_end");
         q.put(
                 "session",
                 "SELECT customer, SESSION_START(ts, INTERVAL '8' SECOND), COUNT(*), SUM(amount)"
@@ -192,7 +192,7 @@ public final class SqlJob {
         q.put(
                 "interval join",
                 "SELECT o.id, p.id FROM orders o, payments p WHERE o.id = p.order_id AND p.ts"
-                    + " BETWEEN o.ts AND o.ts + INTERVAL '5' SECOND");
+                        + " BETWEEN o.ts AND o.ts + INTERVAL '5' SECOND");
         q.put(
                 "temporal join",
                 "SELECT o.id, o.amount * c.amount FROM (SELECT * FROM orders WHERE product < 10) o"
@@ -201,7 +201,7 @@ public final class SqlJob {
         q.put(
                 "top",
                 "SELECT product, id, amount, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY"
-                    + " product ORDER BY amount DESC, id) AS n FROM orders) WHERE n <= 3");
+                        + " product ORDER BY amount DESC, id) AS n FROM orders) WHERE n <= 3");
         q.put(
                 "first row",
                 "SELECT customer, id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY customer"
@@ -213,8 +213,8 @@ public final class SqlJob {
         q.put(
                 "over",
                 "SELECT id, SUM(amount) OVER w, COUNT(*) OVER w FROM orders WINDOW w AS (PARTITION"
-                    + " BY customer ORDER BY ts RANGE BETWEEN INTERVAL '1' MINUTE PRECEDING AND"
-                    + " CURRENT ROW)");
+                        + " BY customer ORDER BY ts RANGE BETWEEN INTERVAL '1' MINUTE PRECEDING AND"
+                        + " CURRENT ROW)");
         q.put(
                 "match",
                 "SELECT * FROM orders MATCH_RECOGNIZE (PARTITION BY customer ORDER BY ts MEASURES"
