@@ -41,6 +41,9 @@ format: ## format Go and Java sources
 proto: ## generate the committed protobuf code
 	proto/generate.sh
 
+compare: install build ## the same jobs on hashmap, rocksdb and FlinkNDB (COMPARE="-rounds 5" adds flags)
+	go run ./tests/compare $(COMPARE)
+
 jmh: server ## single state operations on every backend (JMH="valueGet -p backend=ndb,rocksdb" chooses)
 	@scripts/install-gradle
 	$(GRADLE) writeBenchmarkClasspath
@@ -61,4 +64,4 @@ fuzz: ## fuzz the decoders for a minute each
 clean: ## remove what was built (downloads stay)
 	rm -rf dist build .gradle
 
-.PHONY: help install build server jars demo test lint format proto jmh ndb-up ndb-down fuzz clean
+.PHONY: help install build server jars demo test lint format proto compare jmh ndb-up ndb-down fuzz clean

@@ -239,6 +239,15 @@ func (c *Cluster) StartJobManager(ctx context.Context) error {
 	return c.AwaitREST(ctx, p)
 }
 
+// Pids are the process ids of the JobManager and the TaskManagers.
+func (c *Cluster) Pids() []int {
+	var pids []int
+	for _, p := range append(c.TaskManagers(), c.JobManager()) {
+		pids = append(pids, p.cmd.Process.Pid)
+	}
+	return pids
+}
+
 // JobManager is the running JobManager.
 func (c *Cluster) JobManager() *Process {
 	c.mu.Lock()

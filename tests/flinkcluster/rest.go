@@ -234,6 +234,8 @@ type Checkpoint struct {
 	ExternalPath string `json:"external_path"`
 	Duration     int64  `json:"end_to_end_duration"` // milliseconds
 	StateSize    int64  `json:"state_size"`
+	// CheckpointedSize is what the checkpoint wrote, without what it shares with earlier ones.
+	CheckpointedSize int64 `json:"checkpointed_size"`
 }
 
 // Checkpoints returns the checkpoint statistics of a job.

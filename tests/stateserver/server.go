@@ -38,6 +38,9 @@ func Start(ctx context.Context, binary, dir, store string, flags ...string) (*Se
 // Address is the value for state.backend.ndb.address.
 func (s *Server) Address() string { return "unix://" + filepath.Join(s.dir, "s.sock") }
 
+// Pid is the server's process id.
+func (s *Server) Pid() int { return s.cmd.Process.Pid }
+
 // LogFile is where the server writes to.
 func (s *Server) LogFile() string { return filepath.Join(s.dir, "server.log") }
 
