@@ -52,15 +52,13 @@ public class BackendState {
         configuration.setString("state.backend.type", backend);
         if (backend.equals("ndb")) {
             server = ServerProcess.start(folder);
-            configuration.setString(
-                    "state.backend.type", "org.flinkndb.NdbStateBackendFactory");
+            configuration.setString("state.backend.type", "org.flinkndb.NdbStateBackendFactory");
             configuration.setString("state.backend.ndb.address", server.address());
         }
         StateBackend factory =
                 StateBackendLoader.loadStateBackendFromConfig(
                         configuration, getClass().getClassLoader(), null);
-        MockEnvironment env =
-                MockEnvironment.builder().setManagedMemorySize(256L << 20).build();
+        MockEnvironment env = MockEnvironment.builder().setManagedMemorySize(256L << 20).build();
         JobID job = new JobID();
         keyed =
                 (AbstractKeyedStateBackend<Long>)

@@ -12,10 +12,10 @@ import org.apache.flink.api.common.state.ReducingStateDescriptor;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.api.common.typeutils.base.LongSerializer;
 import org.apache.flink.runtime.state.KeyGroupedInternalPriorityQueue;
 import org.apache.flink.runtime.state.VoidNamespace;
 import org.apache.flink.runtime.state.VoidNamespaceSerializer;
-import org.apache.flink.api.common.typeutils.base.LongSerializer;
 import org.apache.flink.streaming.api.operators.TimerHeapInternalTimer;
 import org.apache.flink.streaming.api.operators.TimerSerializer;
 import org.openjdk.jmh.annotations.Benchmark;
@@ -100,8 +100,7 @@ public class StateBenchmark {
 
     /** Goes to one of the keys that have a list and a map. */
     private static void largeKey(BackendState b) {
-        b.keyed.setCurrentKey(
-                10L * ThreadLocalRandom.current().nextInt(BackendState.KEYS / 10));
+        b.keyed.setCurrentKey(10L * ThreadLocalRandom.current().nextInt(BackendState.KEYS / 10));
     }
 
     private static long mapKey() {
