@@ -12,7 +12,7 @@ import (
 // with a TaskManager. The job is taken up from its last checkpoint and comes to the exact result.
 func TestJobManagerRestart(t *testing.T) {
 	e := newEnvironment(t, flinkcluster.Options{TaskManagers: 2, Slots: 1, HighAvailability: true})
-	l := ledger{keys: 500, records: 240_000, rate: 3_000}
+	l := ledger{keys: 500, records: 150_000, rate: 3_000}
 	job := e.submit(e.upload(), l.run(2))
 	for round := range 2 {
 		e.awaitRunning(job)

@@ -17,8 +17,8 @@ const stateMachine = "org.apache.flink.streaming.examples.statemachine.StateMach
 // key and prints an alert for an impossible transition: without errors in its input, an alert means
 // that state was lost or counted twice. First, with errors, it shows that alerts would be seen.
 func TestStateMachineExample(t *testing.T) {
-	t.Run("2", func(t *testing.T) { testStateMachine(t, flink2, "examples-2.3.0.jar", 8) })
-	t.Run("1.20", func(t *testing.T) { testStateMachine(t, flink120, "examples-1.20.0.jar", 4) })
+	t.Run("2", func(t *testing.T) { testStateMachine(t, flink2, "examples-2.3.0.jar", 6) })
+	t.Run("1.20", func(t *testing.T) { testStateMachine(t, flink120, "examples-1.20.0.jar", 2) })
 }
 
 func testStateMachine(t *testing.T, version, examples string, kills int) {

@@ -39,7 +39,7 @@ func TestUpgradeFlink(t *testing.T) {
 	for _, format := range []string{"NATIVE", "CANONICAL"} {
 		t.Run(format, func(t *testing.T) {
 			e := newEnvironment(t, flinkcluster.Options{Home: flinkVersion(t, flink120), TaskManagers: 1, Slots: 2})
-			l := ledger{keys: 300, records: 60_000, rate: 2_000}
+			l := ledger{keys: 300, records: 40_000, rate: 2_000}
 			job := e.submit(e.upload(), l.run(2))
 			e.awaitRunning(job)
 			e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 2))

@@ -44,6 +44,7 @@ public final class NdbSnapshotStrategy<K>
             throws IOException {
         String id = UUID.randomUUID().toString();
         byte[] schema = core.schema();
+        core.cacheAccount().giveBack(); // an operator without input comes by here only
         StateSession session = core.session();
         return new PendingSnapshot(
                 id,
