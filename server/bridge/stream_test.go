@@ -168,7 +168,7 @@ func TestBadOpen(t *testing.T) {
 	}
 	request := openRequest("a")
 	request.Bases = []*pb.Base{{SnapshotId: "unknown", Range: request.Range}}
-	if _, err := client.OpenSession(t.Context(), request); status.Code(err) != codes.NotFound {
+	if _, err := client.OpenSession(t.Context(), request); status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "restore the checkpoint before it") {
 		t.Errorf("unknown base: %v", err)
 	}
 }

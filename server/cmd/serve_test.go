@@ -3,14 +3,7 @@ package cmd
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/flinkndb/flinkndb/tests/certs"
 )
 
 // run executes a command line and returns what it printed.
@@ -176,11 +171,11 @@ func TestHTTP(t *testing.T) {
 // TestMutualTLS lets in clients with a certificate of the right authority, and no others.
 func TestMutualTLS(t *testing.T) {
 	dir := t.TempDir()
-	ca, foreign := newAuthority(t, dir, "ca"), newAuthority(t, dir, "foreign")
-	ca.issue(t, "server", time.Hour)
-	ca.issue(t, "client", time.Hour)
-	ca.issue(t, "expired", -time.Hour)
-	foreign.issue(t, "stranger", time.Hour)
+	ca, foreign := certs.NewAuthority(t, dir, "ca"), certs.NewAuthority(t, dir, "foreign")
+	ca.Issue(t, "server", time.Hour)
+	ca.Issue(t, "client", time.Hour)
+	ca.Issue(t, "expired", -time.Hour)
+	foreign.Issue(t, "stranger", time.Hour)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	address := freeAddress(t)
 	serve(t, "--http", "", "--listen", "tcp://"+address, "--tls-cert", at("server.pem"), "--tls-key", at("server.key"), "--tls-client-ca", at("ca.pem"))
@@ -219,68 +214,5 @@ func TestTokenFile(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "0123456789abcdef") {
 			t.Errorf("the token is in the message: %v", err)
 		}
-	}
-}
-
-// authority is a certificate authority for tests.
-type authority struct {
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T, dir, name string) *authority {
-	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writePEM(t, filepath.Join(dir, name+".pem"), "CERTIFICATE", raw)
-	return &authority{dir, cert, key}
-}
-
-// issue writes name.pem and name.key, valid until so long from now.
-func (a *authority) issue(t *testing.T, name string, valid time.Duration) {
-	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(valid),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writePEM(t, filepath.Join(a.dir, name+".pem"), "CERTIFICATE", raw)
-	keyBytes, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writePEM(t, filepath.Join(a.dir, name+".key"), "PRIVATE KEY", keyBytes)
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func writePEM(t *testing.T, file, kind string, raw []byte) {
-	t.Helper()
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }

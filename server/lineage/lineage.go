@@ -233,7 +233,8 @@ func (o *opening) restore(base Base, forked *uint64) ([]byte, error) {
 		return nil, err
 	}
 	if !found {
-		return nil, fmt.Errorf("%w: %s", ErrSnapshotNotFound, base.SnapshotID)
+		return nil, fmt.Errorf("%w: %s. It was released, or is in another store; if the database lost its newest transactions "+
+			"(all NDB data nodes died at once, with durability=replicated), restore the checkpoint before it", ErrSnapshotNotFound, base.SnapshotID)
 	}
 	if snapshot.GroupCount != o.request.GroupCount {
 		return nil, fmt.Errorf("%w: key_group_count (maximum parallelism) is %d, snapshot %s has %d",

@@ -15,17 +15,22 @@ import (
 	"testing"
 )
 
+// jars are the shim's, with the class path of the tests of the same Flink line.
+var jars = map[string]string{
+	"../../dist/flinkndb-flink-2.jar":    "../../build/test-classpath.txt",
+	"../../dist/flinkndb-flink-1.20.jar": "../../build/test-classpath-1.20.txt",
+}
+
 const (
-	jarFile = "../../dist/flinkndb-flink-2.jar"
 	// java11 is the class file version of Java 11.
 	java11 = 55
 )
 
-func open(t *testing.T) *zip.ReadCloser {
+func open(t *testing.T, jar string) *zip.ReadCloser {
 	t.Helper()
-	r, err := zip.OpenReader(jarFile)
+	r, err := zip.OpenReader(jar)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("dist/flinkndb-flink-2.jar is missing: make build")
+		t.Skipf("%s is missing: make build", jar)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -35,8 +40,14 @@ func open(t *testing.T) *zip.ReadCloser {
 }
 
 func TestContents(t *testing.T) {
+	for jar := range jars {
+		t.Run(filepath.Base(jar), func(t *testing.T) { testContents(t, jar) })
+	}
+}
+
+func testContents(t *testing.T, jar string) {
 	services := 0
-	for _, f := range open(t).File {
+	for _, f := range open(t, jar).File {
 		switch ext := filepath.Ext(f.Name); {
 		case ext == ".class":
 			if !strings.HasPrefix(f.Name, "org/flinkndb/") {
@@ -73,10 +84,16 @@ func checkClass(t *testing.T, f *zip.File) {
 // TestLoadsWithoutFlags loads the client in a JVM without any flag, beside another Arrow, protobuf and
 // gRPC on the class path, whose classes must stay their own.
 func TestLoadsWithoutFlags(t *testing.T) {
-	open(t)
-	classpath, err := os.ReadFile("../../build/test-classpath.txt")
+	for jar, classpath := range jars {
+		t.Run(filepath.Base(jar), func(t *testing.T) { testLoads(t, jar, classpath) })
+	}
+}
+
+func testLoads(t *testing.T, jarFile, classpathFile string) {
+	open(t, jarFile)
+	classpath, err := os.ReadFile(classpathFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("build/test-classpath.txt is missing: gradle writeTestClasspath")
+		t.Skipf("%s is missing: gradle writeTestClasspath", classpathFile)
 	}
 	if err != nil {
 		t.Fatal(err)
