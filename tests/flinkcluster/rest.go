@@ -281,6 +281,33 @@ func (c *Client) Cancel(ctx context.Context, id string) error {
 	return c.AwaitJob(ctx, id, time.Minute, "cancelled", func(j *Job) bool { return j.State == "CANCELED" })
 }
 
+// DisposeSavepoint has the JobManager discard a savepoint, as `flink savepoint --dispose` does.
+func (c *Client) DisposeSavepoint(ctx context.Context, path string) error {
+	var trigger struct {
+		ID string `json:"request-id"`
+	}
+	if err := c.call(ctx, http.MethodPost, "/savepoint-disposal", map[string]string{"savepoint-path": path}, &trigger); err != nil {
+		return err
+	}
+	return poll(ctx, time.Minute, "disposal of "+path, func(ctx context.Context) (bool, error) {
+		var status struct {
+			Status struct {
+				ID string `json:"id"`
+			} `json:"status"`
+			Operation struct {
+				Failure json.RawMessage `json:"failure-cause"`
+			} `json:"operation"`
+		}
+		if err := c.call(ctx, http.MethodGet, "/savepoint-disposal/"+trigger.ID, nil, &status); err != nil {
+			return false, err
+		}
+		if len(status.Operation.Failure) > 0 {
+			return true, fmt.Errorf("disposal failed: %.3000s", status.Operation.Failure)
+		}
+		return status.Status.ID == "COMPLETED", nil
+	})
+}
+
 // Savepoint takes a savepoint ("CANONICAL" or "NATIVE") and returns its path; with stop the job ends.
 func (c *Client) Savepoint(ctx context.Context, id, format string, stop bool) (string, error) {
 	var trigger struct {
