@@ -13,6 +13,8 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -212,6 +214,28 @@ class SessionFaultsTest {
                 .hasMessageContaining("state.backend.ndb.address")
                 .hasMessageContaining("none")
                 .hasMessageContaining("flinkndb serve");
+    }
+
+    @Test
+    void tlsTowardsAServerWithoutItFailsTheOpening() throws Exception {
+        String address;
+        try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            address = "127.0.0.1:" + free.getLocalPort();
+        }
+        server.close();
+        server =
+                ServerProcess.start(
+                        Files.createDirectory(folder.resolve("tcp")),
+                        "memory:",
+                        List.of("--listen", "tcp://" + address));
+        configuration.setString("state.backend.ndb.address", address);
+        open().close();
+        configuration.setString("state.backend.ndb.tls.enabled", "true");
+        configuration.setString("state.backend.ndb.connect-timeout", "2s");
+        assertThatThrownBy(this::open)
+                .isInstanceOf(IOException.class)
+                .hasMessageContaining("state.backend.ndb.tls.enabled")
+                .hasMessageContaining(address);
     }
 
     @Test
