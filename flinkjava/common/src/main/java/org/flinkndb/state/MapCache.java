@@ -5,6 +5,7 @@ import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
 import org.flinkndb.cache.WriteSink;
 import org.flinkndb.client.EntryBatch;
+import org.flinkndb.client.ScanPage;
 import org.flinkndb.client.ScanRequest;
 
 import java.io.IOException;
@@ -21,6 +22,9 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     /** Removing up to so many known rows one by one spares the server a scan. */
     private static final int CLEAR_ROW_BY_ROW = 32;
 
+    /** A look-up in a map of which nothing is known reads up to so many rows. */
+    private static final int SMALL_MAP_ROWS = 64;
+
     private static final byte[] NOTHING = new byte[0];
     private static final int SLOT_BYTES = 80;
 
@@ -31,6 +35,8 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     private volatile TypeSerializer<UK> flusherKeySerializer;
     private volatile TypeSerializer<UV> flusherValueSerializer;
     private boolean immutable;
+    private long pagesOfMaps;
+    private long smallMaps;
 
     MapCache(NdbMapState<K, N, UK, UV> state, boolean storeUnknown) {
         super(state, storeUnknown);
@@ -64,6 +70,10 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     MapEntry.Slot<UV> slot(MapEntry<K, N, UK, UV> entry, UK userKey)
             throws IOException, InterruptedException {
         MapEntry.Slot<UV> slot = entry.slots.get(userKey);
+        if (slot == null && !entry.complete && entry.slots.isEmpty() && mapsAreSmall()) {
+            readSmallMap(entry);
+            slot = entry.slots.get(userKey);
+        }
         if (slot == null) {
             slot = new MapEntry.Slot<>();
             slot.absentInStore = entry.complete;
@@ -77,6 +87,34 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
             touch(entry);
         }
         return slot;
+    }
+
+    /** Whether reading a page of a map has mostly brought all of it. */
+    private boolean mapsAreSmall() {
+        return smallMaps * 2 >= pagesOfMaps || pagesOfMaps < 16;
+    }
+
+    /** Reads a page of rows instead of one: the other map keys are likely to be asked for next. */
+    private void readSmallMap(MapEntry<K, N, UK, UV> entry)
+            throws IOException, InterruptedException {
+        ScanPage page =
+                state.context()
+                        .session()
+                        .await(
+                                state.context()
+                                        .session()
+                                        .scan(request(entry).withLimit(SMALL_MAP_ROWS)));
+        for (int i = 0; i < page.rows().size(); i++) {
+            addStored(entry, page.rows(), i);
+        }
+        pagesOfMaps++;
+        if (page.done()) {
+            entry.complete = true;
+            smallMaps++;
+        }
+        if (page.rows().isEmpty()) {
+            answeredAbsent();
+        }
     }
 
     private void addSlot(
@@ -259,11 +297,13 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
 
     /** All rows of a map, as the store has them. */
     RowScan scan(MapEntry<K, N, UK, UV> entry) throws IOException {
+        return new RowScan(state.context().session(), request(entry));
+    }
+
+    private ScanRequest request(MapEntry<K, N, UK, UV> entry) throws IOException {
         byte[] prefix = state.codec(true).keyBytes(entry.key(), entry.namespace());
-        return new RowScan(
-                state.context().session(),
-                ScanRequest.byGroup(state.wireIndex(), entry.group(), entry.group())
-                        .withPrefix(prefix));
+        return ScanRequest.byGroup(state.wireIndex(), entry.group(), entry.group())
+                .withPrefix(prefix);
     }
 
     UK userKey(EntryBatch page, int i) throws IOException {
