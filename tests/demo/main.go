@@ -147,10 +147,19 @@ func (d *demo) startStore(ctx context.Context) (string, error) {
 		return d.store, nil
 	}
 	step("starting a MySQL NDB Cluster")
-	var err error
-	d.database, err = ndb.Start(ctx, ndb.Options{Dir: filepath.Join(d.dir, "ndb"), DataNodes: 1, Replicas: 1, MySQLServers: 1, DataMemory: "1G"})
-	if err != nil {
-		return "", err
+	var errs []error
+	for attempt := range 2 { // somebody may have taken a port since it was found to be free
+		var err error
+		d.database, err = ndb.Start(ctx, ndb.Options{
+			Dir: filepath.Join(d.dir, fmt.Sprintf("ndb%d", attempt)), DataNodes: 1, Replicas: 1, MySQLServers: 1, DataMemory: "1G",
+		})
+		if err == nil {
+			break
+		}
+		errs = append(errs, err)
+	}
+	if d.database == nil {
+		return "", errors.Join(errs...)
 	}
 	return d.database.URL(), nil
 }

@@ -18,8 +18,8 @@ import (
 // joins and MATCH_RECOGNIZE in one job. The results must be those of Flink's heap backend, although a
 // TaskManager is killed on the way.
 func TestSQL(t *testing.T) {
-	const records = 20_000
-	e := newEnvironment(t, flinkcluster.Options{TaskManagers: 2, Slots: 1, TaskManagerMemory: "1800m", Config: map[string]string{
+	const records = 10_000
+	e := newEnvironment(t, flinkcluster.Options{TaskManagers: 2, Slots: 1, TaskManagerMemory: "1600m", Config: map[string]string{
 		"execution.checkpointing.interval":          "2 s",
 		"taskmanager.memory.network.max":            "256m",
 		"taskmanager.memory.network.min":            "256m",
@@ -42,12 +42,16 @@ func TestSQL(t *testing.T) {
 	job, output := run("hashmap", 0)
 	e.awaitFinished(job)
 	expected := changelog(t, output)
-	job, output = run("org.flinkndb.NdbStateBackendFactory", 1500)
+	job, output = run("org.flinkndb.NdbStateBackendFactory", 800)
 	e.awaitRunning(job)
 	e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 3))
 	e.must(e.cluster.TaskManagers()[0].Kill())
-	_, err := e.cluster.AddTaskManager()
-	e.must(err)
+	// Flink 2.3.0 ends a TaskManager when a mini-batch join is cancelled before it was opened (a null pointer in
+	// MiniBatchStreamingJoinOperator.close), which a restart in the middle of another one does: some are spare.
+	for range 3 {
+		_, err := e.cluster.AddTaskManager()
+		e.must(err)
+	}
 	e.awaitFinished(job)
 	found := changelog(t, output)
 	for _, query := range []string{"aggregate", "retracting", "tumble", "hop", "session", "inner join", "left join", "full join",

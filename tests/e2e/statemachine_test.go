@@ -46,15 +46,21 @@ func testStateMachine(t *testing.T, version, examples string, kills int) {
 	e.awaitRunning(job)
 	e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 3))
 	e.must(e.cluster.Cancel(e.ctx, job))
-	if after := e.alerts(); after != before {
+	if after := e.alerts(); after-before > collisions {
 		t.Fatalf("%d alerts without errors in the input", after-before)
 	}
 }
 
+// collisions is how many alerts may come without a loss. The example's generator forgets its keys when it is
+// restarted and draws new ones from 2^32. It may draw one that is still in the state from before, in the middle
+// of its states: that is an alert, on any backend, once in some fifty runs at this rate. A lost or repeated
+// epoch is hundreds of them.
+const collisions = 1
+
 func stateMachineRun(errorRate string) flinkcluster.Run {
 	return flinkcluster.Run{
 		EntryClass:  stateMachine,
-		Args:        []string{"--error-rate", errorRate, "--rps", "10000"},
+		Args:        []string{"--error-rate", errorRate, "--rps", "1000"},
 		Parallelism: 2,
 	}
 }
