@@ -219,9 +219,9 @@ public final class SqlJob {
                 "match",
                 "SELECT * FROM orders MATCH_RECOGNIZE (PARTITION BY customer ORDER BY ts MEASURES"
                     + " A.id AS start_id, LAST(DOWN.id) AS lowest_id, UP.id AS end_id ONE ROW PER"
-                    + " MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (A DOWN+ UP) WITHIN"
-                    + " INTERVAL '30' SECOND DEFINE DOWN AS"
-                    + " DOWN.amount < A.amount, UP AS UP.amount > A.amount)");
+                    + " MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (A DOWN+ UP) WITHIN INTERVAL"
+                    + " '30' SECOND DEFINE DOWN AS DOWN.amount < A.amount, UP AS UP.amount >"
+                    + " A.amount)");
         return q;
     }
 }
