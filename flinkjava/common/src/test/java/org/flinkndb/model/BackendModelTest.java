@@ -9,8 +9,10 @@ import org.apache.flink.runtime.checkpoint.CheckpointOptions;
 import org.apache.flink.runtime.state.KeyedStateHandle;
 import org.apache.flink.runtime.state.SnapshotResult;
 import org.apache.flink.runtime.state.memory.MemCheckpointStreamFactory;
+import org.apache.flink.util.ExceptionUtils;
 import org.flinkndb.NdbStateBackend;
 import org.flinkndb.NdbStateBackendFactory;
+import org.flinkndb.client.StateSessionException;
 import org.flinkndb.config.NdbOptions;
 import org.flinkndb.testutil.ServerExtension;
 import org.junit.jupiter.api.extension.RegisterExtension;
@@ -20,6 +22,8 @@ import org.junit.jupiter.params.provider.CsvSource;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import java.util.Set;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -115,7 +119,7 @@ class BackendModelTest {
                     tested.close();
                     tested = restored;
                     model = base.model.copy();
-                    taken.removeIf(BackendModelTest::failed);
+                    taken.removeIf(BackendModelTest::cutOff);
                     forget(taken, random);
                 }
             }
@@ -141,12 +145,21 @@ class BackendModelTest {
         return new Taken(handle, model.copy());
     }
 
-    /** Whether a snapshot did not come about: its backend was closed, or fenced, before. */
-    private static boolean failed(Taken taken) {
+    /** Whether a snapshot did not come about because its backend was closed, or fenced, before. */
+    private static boolean cutOff(Taken taken) {
         try {
             taken.handle.get();
             return false;
         } catch (ExecutionException e) {
+            Throwable cause = ExceptionUtils.stripExecutionException(e);
+            boolean expected =
+                    cause instanceof CancellationException
+                            || cause instanceof StateSessionException
+                                    && Set.of("CLOSED", "FENCED")
+                                            .contains(((StateSessionException) cause).code());
+            if (!expected) {
+                throw new AssertionError("a snapshot failed", cause);
+            }
             return true;
         } catch (InterruptedException e) {
             throw new IllegalStateException(e);
