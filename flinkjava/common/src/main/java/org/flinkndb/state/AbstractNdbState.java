@@ -12,7 +12,6 @@ import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.StateKind;
 
 import java.io.IOException;
-import java.util.List;
 
 /** What all kinds of state have in common: registration, key bytes, scans, migration. */
 abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
@@ -42,7 +41,7 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
                                 new StateKeys<>(context, wireIndex, getNamespaceSerializer())
                                         .keysAndNamespaces()
                                         .iterator(),
-                        this::mayHaveUncached);
+                        () -> cache().mayHaveUncached());
         makeCodecs();
     }
 
@@ -191,7 +190,7 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
                 context.session().write(context.writeBehind().epoch(), migrated);
             }
         }
-        forgetCached();
+        cache().forget(); // the store has been changed beside the cache
     }
 
     /** Migrates the bytes of one row. */
@@ -202,8 +201,13 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
             DataOutputSerializer out)
             throws IOException;
 
-    /** Drops what is cached; the store has been changed beside the cache. */
-    abstract void forgetCached();
+    /** What is cached of the state. */
+    abstract StoredCache<K, N, ?> cache();
+
+    @Override
+    public final void loadEagerly() {
+        cache().loadEagerly();
+    }
 
     // ----------------------------------------------------------------------- incremental clean-up
 
@@ -227,14 +231,8 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
                                 key, context.numberOfKeyGroups());
                     }
                 };
-        return new CleanupVisitor<>(access, cachedAddresses(), cleanupScan.begin(), recommended);
+        return new CleanupVisitor<>(access, cache().addresses(), cleanupScan.begin(), recommended);
     }
-
-    /** Whether the store may hold rows that are not cached. */
-    abstract boolean mayHaveUncached();
-
-    /** Keys and namespaces of the entries that are cached now. */
-    abstract List<CleanupVisitor.Address<K, N>> cachedAddresses();
 
     /** The value of any key, or null. */
     abstract V loadAt(K key, N namespace, int group) throws IOException, InterruptedException;

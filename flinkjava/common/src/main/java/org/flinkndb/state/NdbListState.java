@@ -143,23 +143,8 @@ final class NdbListState<K, N, E> extends AbstractNdbState<K, N, List<E>>
     }
 
     @Override
-    public void loadEagerly() {
-        cache.loadEagerly();
-    }
-
-    @Override
-    void forgetCached() {
-        cache.forget();
-    }
-
-    @Override
-    boolean mayHaveUncached() {
-        return cache.mayHaveUncached();
-    }
-
-    @Override
-    List<CleanupVisitor.Address<K, N>> cachedAddresses() {
-        return cache.addresses();
+    StoredCache<K, N, ?> cache() {
+        return cache;
     }
 
     @Override

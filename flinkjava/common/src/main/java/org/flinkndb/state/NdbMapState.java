@@ -197,23 +197,8 @@ final class NdbMapState<K, N, UK, UV> extends AbstractNdbState<K, N, Map<UK, UV>
     }
 
     @Override
-    public void loadEagerly() {
-        cache.loadEagerly();
-    }
-
-    @Override
-    void forgetCached() {
-        cache.forget();
-    }
-
-    @Override
-    boolean mayHaveUncached() {
-        return cache.mayHaveUncached();
-    }
-
-    @Override
-    List<CleanupVisitor.Address<K, N>> cachedAddresses() {
-        return cache.addresses();
+    StoredCache<K, N, ?> cache() {
+        return cache;
     }
 
     @Override

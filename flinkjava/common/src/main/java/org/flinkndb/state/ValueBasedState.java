@@ -8,7 +8,6 @@ import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.flinkndb.client.StateKind;
 
 import java.io.IOException;
-import java.util.List;
 
 /** A state with one value for each key and namespace. */
 abstract class ValueBasedState<K, N, V> extends AbstractNdbState<K, N, V> {
@@ -63,13 +62,8 @@ abstract class ValueBasedState<K, N, V> extends AbstractNdbState<K, N, V> {
     }
 
     @Override
-    public void loadEagerly() {
-        cache.loadEagerly();
-    }
-
-    @Override
-    void forgetCached() {
-        cache.forget();
+    StoredCache<K, N, ?> cache() {
+        return cache;
     }
 
     @Override
@@ -81,16 +75,6 @@ abstract class ValueBasedState<K, N, V> extends AbstractNdbState<K, N, V> {
     @Override
     final V loadAt(K key, N namespace, int group) throws IOException, InterruptedException {
         return cache.get(key, namespace, group);
-    }
-
-    @Override
-    boolean mayHaveUncached() {
-        return cache.mayHaveUncached();
-    }
-
-    @Override
-    final List<CleanupVisitor.Address<K, N>> cachedAddresses() {
-        return cache.addresses();
     }
 
     @Override
