@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -333,23 +332,11 @@ func (d *demo) countState(ctx context.Context) string {
 	if d.server == nil {
 		return ""
 	}
-	raw, err := d.server.Command(ctx, "spaces", "--count", "-o", "json")
+	rows, _, err := d.server.CountRows(ctx)
 	if err != nil {
 		return err.Error()
 	}
-	var answer struct {
-		RowSpaces []struct {
-			Rows int `json:"rows,string"`
-		} `json:"row_spaces"`
-	}
-	if err := json.Unmarshal(raw, &answer); err != nil {
-		return err.Error()
-	}
-	total := 0
-	for _, s := range answer.RowSpaces {
-		total += s.Rows
-	}
-	return fmt.Sprintf("%d rows", total)
+	return fmt.Sprintf("%d rows", rows)
 }
 
 func median(numbers []int64) int64 {

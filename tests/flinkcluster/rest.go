@@ -283,45 +283,29 @@ func (c *Client) Cancel(ctx context.Context, id string) error {
 
 // DisposeSavepoint has the JobManager discard a savepoint, as `flink savepoint --dispose` does.
 func (c *Client) DisposeSavepoint(ctx context.Context, path string) error {
-	var trigger struct {
-		ID string `json:"request-id"`
-	}
-	if err := c.call(ctx, http.MethodPost, "/savepoint-disposal", map[string]string{"savepoint-path": path}, &trigger); err != nil {
-		return err
-	}
-	return poll(ctx, time.Minute, "disposal of "+path, func(ctx context.Context) (bool, error) {
-		var status struct {
-			Status struct {
-				ID string `json:"id"`
-			} `json:"status"`
-			Operation struct {
-				Failure json.RawMessage `json:"failure-cause"`
-			} `json:"operation"`
-		}
-		if err := c.call(ctx, http.MethodGet, "/savepoint-disposal/"+trigger.ID, nil, &status); err != nil {
-			return false, err
-		}
-		if len(status.Operation.Failure) > 0 {
-			return true, fmt.Errorf("disposal failed: %.3000s", status.Operation.Failure)
-		}
-		return status.Status.ID == "COMPLETED", nil
-	})
+	_, err := c.operate(ctx, "disposal of "+path, "/savepoint-disposal", "/savepoint-disposal/", map[string]string{"savepoint-path": path})
+	return err
 }
 
 // Savepoint takes a savepoint ("CANONICAL" or "NATIVE") and returns its path; with stop the job ends.
 func (c *Client) Savepoint(ctx context.Context, id, format string, stop bool) (string, error) {
-	var trigger struct {
-		ID string `json:"request-id"`
-	}
 	at, body := "/jobs/"+id+"/savepoints", map[string]any{"formatType": format, "cancel-job": false}
 	if stop {
 		at, body = "/jobs/"+id+"/stop", map[string]any{"formatType": format, "drain": false}
 	}
+	return c.operate(ctx, "savepoint", at, "/jobs/"+id+"/savepoints/", body)
+}
+
+// operate triggers something that Flink does in the background, and waits until it has. It returns the location
+// of what was made, if anything.
+func (c *Client) operate(ctx context.Context, what, at, statusAt string, body any) (location string, err error) {
+	var trigger struct {
+		ID string `json:"request-id"`
+	}
 	if err := c.call(ctx, http.MethodPost, at, body, &trigger); err != nil {
 		return "", err
 	}
-	var location string
-	err := poll(ctx, 2*time.Minute, "savepoint", func(ctx context.Context) (bool, error) {
+	err = poll(ctx, 2*time.Minute, what, func(ctx context.Context) (bool, error) {
 		var status struct {
 			Status struct {
 				ID string `json:"id"`
@@ -331,14 +315,14 @@ func (c *Client) Savepoint(ctx context.Context, id, format string, stop bool) (s
 				Failure  json.RawMessage `json:"failure-cause"`
 			} `json:"operation"`
 		}
-		if err := c.call(ctx, http.MethodGet, "/jobs/"+id+"/savepoints/"+trigger.ID, nil, &status); err != nil {
+		if err := c.call(ctx, http.MethodGet, statusAt+trigger.ID, nil, &status); err != nil {
 			return false, err
 		}
 		if status.Status.ID != "COMPLETED" {
 			return false, nil
 		}
 		if len(status.Operation.Failure) > 0 {
-			return true, fmt.Errorf("savepoint failed: %.3000s", status.Operation.Failure)
+			return true, fmt.Errorf("%s failed: %.3000s", what, status.Operation.Failure)
 		}
 		location = status.Operation.Location
 		return true, nil

@@ -3,6 +3,7 @@ package stateserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -94,6 +95,27 @@ func (s *Server) Command(ctx context.Context, command string, args ...string) ([
 		return nil, fmt.Errorf("flinkndb %s: %w", command, err)
 	}
 	return out, nil
+}
+
+// CountRows asks for all rows and versions in the store.
+func (s *Server) CountRows(ctx context.Context) (rows, versions int, err error) {
+	raw, err := s.Command(ctx, "spaces", "--count", "-o", "json")
+	if err != nil {
+		return 0, 0, err
+	}
+	var answer struct {
+		RowSpaces []struct {
+			Rows     int `json:"rows,string"`
+			Versions int `json:"versions,string"`
+		} `json:"row_spaces"`
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return 0, 0, fmt.Errorf("answer of flinkndb spaces: %w", err)
+	}
+	for _, space := range answer.RowSpaces {
+		rows, versions = rows+space.Rows, versions+space.Versions
+	}
+	return rows, versions, nil
 }
 
 // Kill ends the server at once (SIGKILL).

@@ -5,6 +5,7 @@ import org.apache.flink.api.common.eventtime.WatermarkGenerator;
 import org.apache.flink.api.common.eventtime.WatermarkOutput;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.serialization.SimpleStringEncoder;
+import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.connector.file.sink.FileSink;
 import org.apache.flink.connector.file.src.FileSource;
 import org.apache.flink.connector.file.src.reader.TextLineInputFormat;
@@ -16,6 +17,7 @@ import org.apache.flink.streaming.api.functions.sink.filesystem.rollingpolicies.
 import org.apache.flink.streaming.api.windowing.assigners.SlidingEventTimeWindows;
 import org.apache.flink.util.OutputTag;
 import org.flinkndb.jobs.Arguments;
+import org.flinkndb.jobs.Throttle;
 
 import java.time.Duration;
 
@@ -45,7 +47,8 @@ public final class FlightsJob {
                                 WatermarkStrategy.noWatermarks(),
                                 "lines")
                         .setParallelism(1)
-                        .map(new Throttle(arguments.number("rate", 5000)))
+                        .map(new Throttle<String>(arguments.number("rate", 5000)))
+                        .returns(Types.STRING)
                         .setParallelism(1)
                         .name("throttle")
                         .map(Event::parse)

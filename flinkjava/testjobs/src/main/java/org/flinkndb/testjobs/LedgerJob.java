@@ -1,10 +1,12 @@
 package org.flinkndb.testjobs;
 
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
+import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.connector.source.lib.NumberSequenceSource;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.flinkndb.jobs.Arguments;
+import org.flinkndb.jobs.Throttle;
 
 /**
  * A job whose every record checks the state it finds. The source counts 0, 1, 2, …; number i goes to
@@ -33,7 +35,8 @@ public final class LedgerJob {
                         "numbers")
                 .uid("numbers")
                 .setParallelism(1)
-                .map(new Throttle(rate))
+                .map(new Throttle<Long>(rate))
+                .returns(Types.LONG)
                 .name("throttle")
                 .setParallelism(1)
                 .assignTimestampsAndWatermarks(

@@ -17,6 +17,7 @@ import org.apache.flink.table.api.bridge.java.StreamTableEnvironment;
 import org.apache.flink.types.Row;
 import org.apache.flink.types.RowKind;
 import org.flinkndb.jobs.Arguments;
+import org.flinkndb.jobs.Throttle;
 
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -98,7 +99,8 @@ public final class SqlJob {
                                 WatermarkStrategy.noWatermarks(),
                                 name + " numbers")
                         .setParallelism(1)
-                        .map(new Throttle(rate))
+                        .map(new Throttle<Long>(rate))
+                        .returns(Types.LONG)
                         .setParallelism(1)
                         .map(rows)
                         .returns(

@@ -1,4 +1,4 @@
-package org.flinkndb.testjobs;
+package org.flinkndb.jobs;
 
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.functions.RichMapFunction;
@@ -7,14 +7,14 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 
 /** Lets through so many records a second; 0 = all that come. */
-final class Throttle extends RichMapFunction<Long, Long> {
+public final class Throttle<T> extends RichMapFunction<T, T> {
     private static final long serialVersionUID = 1L;
 
     private final long rate;
     private transient long startNanos;
     private transient long passed;
 
-    Throttle(long rate) {
+    public Throttle(long rate) {
         this.rate = rate;
     }
 
@@ -25,7 +25,7 @@ final class Throttle extends RichMapFunction<Long, Long> {
     }
 
     @Override
-    public Long map(Long number) {
+    public T map(T record) {
         if (rate > 0) {
             long due = startNanos + passed++ * TimeUnit.SECONDS.toNanos(1) / rate;
             long early = due - System.nanoTime();
@@ -33,6 +33,6 @@ final class Throttle extends RichMapFunction<Long, Long> {
                 LockSupport.parkNanos(early);
             }
         }
-        return number;
+        return record;
     }
 }
