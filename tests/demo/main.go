@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -250,7 +249,7 @@ func (d *demo) killOne(ctx context.Context) error {
 
 // compare checks the job's results line by line; order does not matter, repetition does.
 func compare(expected []string, folder string) (verdict string, differences, err error) {
-	found, err := readResults(folder)
+	found, err := flinkcluster.ReadFileSink(folder)
 	if err != nil {
 		return "", nil, err
 	}
@@ -276,30 +275,6 @@ func compare(expected []string, folder string) (verdict string, differences, err
 	sort.Strings(wrong)
 	return fmt.Sprintf("WRONG: %d of %d results differ", len(wrong), len(expected)),
 		fmt.Errorf("results differ, for example:\n%s", strings.Join(wrong[:min(5, len(wrong))], "\n")), nil
-}
-
-// readResults reads the committed files of the sink.
-func readResults(folder string) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*", "part-*"))
-	if err != nil {
-		return nil, fmt.Errorf("results: %w", err)
-	}
-	var lines []string
-	for _, file := range files {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, fmt.Errorf("results: %w", err)
-		}
-		scanner := bufio.NewScanner(f)
-		scanner.Buffer(nil, 1<<20)
-		for scanner.Scan() {
-			lines = append(lines, scanner.Text())
-		}
-		if err := errors.Join(scanner.Err(), f.Close()); err != nil {
-			return nil, fmt.Errorf("results: %w", err)
-		}
-	}
-	return lines, nil
 }
 
 func (d *demo) summary(ctx context.Context, verdict string) {

@@ -3,9 +3,6 @@
 package e2e
 
 import (
-	"bufio"
-	"errors"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -77,37 +74,27 @@ func TestSQL(t *testing.T) {
 // changelog adds up the changes in the files of a job: for each query its rows, with how often they are there.
 func changelog(t *testing.T, folder string) map[string]map[string]int {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*", "part-*"))
+	lines, err := flinkcluster.ReadFileSink(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
 	results := map[string]map[string]int{}
-	for _, file := range files {
-		f, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
+	for _, line := range lines {
+		kind, rest, _ := strings.Cut(line, " ")
+		query, row, found := strings.Cut(rest, " +I[")
+		if !found {
+			t.Fatalf("line %q", line)
 		}
-		scanner := bufio.NewScanner(f)
-		for scanner.Scan() {
-			kind, rest, _ := strings.Cut(scanner.Text(), " ")
-			query, row, found := strings.Cut(rest, " +I[")
-			if !found {
-				t.Fatalf("line %q", scanner.Text())
-			}
-			if results[query] == nil {
-				results[query] = map[string]int{}
-			}
-			if strings.HasPrefix(kind, "+") {
-				results[query][row]++
-			} else {
-				results[query][row]--
-			}
-			if results[query][row] == 0 {
-				delete(results[query], row)
-			}
+		if results[query] == nil {
+			results[query] = map[string]int{}
 		}
-		if err := errors.Join(scanner.Err(), f.Close()); err != nil {
-			t.Fatal(err)
+		if strings.HasPrefix(kind, "+") {
+			results[query][row]++
+		} else {
+			results[query][row]--
+		}
+		if results[query][row] == 0 {
+			delete(results[query], row)
 		}
 	}
 	return results

@@ -61,6 +61,7 @@ final class NdbKeyedStateBackendBuilder<K> extends FlinkKeyedStateBackendBuilder
                 throw e;
             }
             if (!restoreStateHandles.isEmpty()) {
+                // Opening the session stands for what other backends report as the download.
                 report(MetricNames.DOWNLOAD_STATE_DURATION, opened - start);
                 report(MetricNames.RESTORE_STATE_DURATION, System.currentTimeMillis() - opened);
             }
@@ -75,7 +76,6 @@ final class NdbKeyedStateBackendBuilder<K> extends FlinkKeyedStateBackendBuilder
         }
     }
 
-    /** Opening the session stands for what other backends report as the download. */
     private void report(String metric, long millis) {
         parameters.getCustomInitializationMetrics().addMetric(metric, millis);
     }

@@ -6,19 +6,14 @@ import org.apache.flink.api.common.state.State;
 import org.apache.flink.api.common.state.StateDescriptor;
 import org.apache.flink.api.common.typeutils.base.LongSerializer;
 import org.apache.flink.configuration.Configuration;
-import org.apache.flink.core.fs.CloseableRegistry;
-import org.apache.flink.metrics.groups.UnregisteredMetricsGroup;
-import org.apache.flink.runtime.operators.testutils.MockEnvironment;
-import org.apache.flink.runtime.query.KvStateRegistry;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
 import org.apache.flink.runtime.state.KeyGroupRange;
-import org.apache.flink.runtime.state.KeyedStateBackendParametersImpl;
 import org.apache.flink.runtime.state.StateBackend;
 import org.apache.flink.runtime.state.StateBackendLoader;
 import org.apache.flink.runtime.state.VoidNamespace;
 import org.apache.flink.runtime.state.VoidNamespaceSerializer;
-import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
 import org.flinkndb.testutil.ServerProcess;
+import org.flinkndb.testutil.TestBackends;
 import org.openjdk.jmh.annotations.Param;
 import org.openjdk.jmh.annotations.Scope;
 import org.openjdk.jmh.annotations.Setup;
@@ -58,26 +53,14 @@ public class BackendState {
         StateBackend factory =
                 StateBackendLoader.loadStateBackendFromConfig(
                         configuration, getClass().getClassLoader(), null);
-        MockEnvironment env = MockEnvironment.builder().setManagedMemorySize(256L << 20).build();
-        JobID job = new JobID();
         keyed =
-                (AbstractKeyedStateBackend<Long>)
-                        factory.createKeyedStateBackend(
-                                new KeyedStateBackendParametersImpl<>(
-                                        env,
-                                        job,
-                                        "benchmark",
-                                        LongSerializer.INSTANCE,
-                                        KEY_GROUPS,
-                                        KeyGroupRange.of(0, KEY_GROUPS - 1),
-                                        new KvStateRegistry()
-                                                .createTaskRegistry(job, env.getJobVertexId()),
-                                        TtlTimeProvider.DEFAULT,
-                                        new UnregisteredMetricsGroup(),
-                                        (name, value) -> {},
-                                        Collections.emptyList(),
-                                        new CloseableRegistry(),
-                                        1.0));
+                TestBackends.open(
+                        factory,
+                        new JobID(),
+                        LongSerializer.INSTANCE,
+                        KEY_GROUPS,
+                        KeyGroupRange.of(0, KEY_GROUPS - 1),
+                        Collections.emptyList());
     }
 
     <S extends State> S state(StateDescriptor<S, ?> descriptor) throws Exception {

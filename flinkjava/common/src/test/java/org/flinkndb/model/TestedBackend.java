@@ -2,6 +2,7 @@ package org.flinkndb.model;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import org.apache.flink.api.common.ExecutionConfig;
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.functions.AggregateFunction;
 import org.apache.flink.api.common.state.AggregatingState;
@@ -13,25 +14,21 @@ import org.apache.flink.api.common.state.MapStateDescriptor;
 import org.apache.flink.api.common.state.ReducingState;
 import org.apache.flink.api.common.state.ReducingStateDescriptor;
 import org.apache.flink.api.common.state.State;
+import org.apache.flink.api.common.state.StateDescriptor;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.common.typeutils.base.IntSerializer;
 import org.apache.flink.api.java.tuple.Tuple2;
-import org.apache.flink.core.fs.CloseableRegistry;
-import org.apache.flink.metrics.groups.UnregisteredMetricsGroup;
-import org.apache.flink.runtime.operators.testutils.MockEnvironment;
-import org.apache.flink.runtime.query.KvStateRegistry;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
 import org.apache.flink.runtime.state.KeyGroupRange;
 import org.apache.flink.runtime.state.KeyGroupedInternalPriorityQueue;
-import org.apache.flink.runtime.state.KeyedStateBackendParametersImpl;
 import org.apache.flink.runtime.state.KeyedStateHandle;
 import org.apache.flink.runtime.state.StateBackend;
 import org.apache.flink.runtime.state.internal.InternalKvState;
-import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
 import org.apache.flink.streaming.api.operators.TimerHeapInternalTimer;
 import org.apache.flink.streaming.api.operators.TimerSerializer;
+import org.flinkndb.testutil.TestBackends;
 
 import java.util.ArrayList;
 import java.util.Collection;
@@ -59,25 +56,14 @@ final class TestedBackend implements AutoCloseable {
 
     TestedBackend(StateBackend factory, JobID job, Collection<KeyedStateHandle> handles)
             throws Exception {
-        MockEnvironment env = MockEnvironment.builder().build();
         backend =
-                (AbstractKeyedStateBackend<Integer>)
-                        factory.createKeyedStateBackend(
-                                new KeyedStateBackendParametersImpl<>(
-                                        env,
-                                        job,
-                                        "model",
-                                        IntSerializer.INSTANCE,
-                                        KEY_GROUPS,
-                                        KeyGroupRange.of(0, KEY_GROUPS - 1),
-                                        new KvStateRegistry()
-                                                .createTaskRegistry(job, env.getJobVertexId()),
-                                        TtlTimeProvider.DEFAULT,
-                                        new UnregisteredMetricsGroup(),
-                                        (name, amount) -> {},
-                                        handles,
-                                        new CloseableRegistry(),
-                                        1.0));
+                TestBackends.open(
+                        factory,
+                        job,
+                        IntSerializer.INSTANCE,
+                        KEY_GROUPS,
+                        KeyGroupRange.of(0, KEY_GROUPS - 1),
+                        handles);
         value = create(new ValueStateDescriptor<>("value", Types.STRING));
         list = create(new ListStateDescriptor<>("list", Types.INT));
         map = create(new MapStateDescriptor<>("map", Types.STRING, Types.INT));
@@ -89,9 +75,8 @@ final class TestedBackend implements AutoCloseable {
                         new TimerSerializer<>(IntSerializer.INSTANCE, IntSerializer.INSTANCE));
     }
 
-    private <S extends State> S create(
-            org.apache.flink.api.common.state.StateDescriptor<S, ?> descriptor) throws Exception {
-        descriptor.initializeSerializerUnlessSet(new org.apache.flink.api.common.ExecutionConfig());
+    private <S extends State> S create(StateDescriptor<S, ?> descriptor) throws Exception {
+        descriptor.initializeSerializerUnlessSet(new ExecutionConfig());
         return backend.getOrCreateKeyedState(IntSerializer.INSTANCE, descriptor);
     }
 

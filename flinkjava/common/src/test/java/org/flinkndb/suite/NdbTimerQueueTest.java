@@ -2,21 +2,15 @@ package org.flinkndb.suite;
 
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.typeutils.base.LongSerializer;
-import org.apache.flink.core.fs.CloseableRegistry;
-import org.apache.flink.metrics.groups.UnregisteredMetricsGroup;
-import org.apache.flink.runtime.operators.testutils.MockEnvironment;
-import org.apache.flink.runtime.query.KvStateRegistry;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
 import org.apache.flink.runtime.state.InternalPriorityQueue;
 import org.apache.flink.runtime.state.InternalPriorityQueueTestBase;
-import org.apache.flink.runtime.state.KeyedStateBackendParametersImpl;
-import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
 import org.flinkndb.testutil.ServerExtension;
+import org.flinkndb.testutil.TestBackends;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -38,30 +32,18 @@ class NdbTimerQueueTest extends InternalPriorityQueueTestBase {
     @Override
     protected InternalPriorityQueue<TestElement> newPriorityQueue(int initialCapacity) {
         try {
-            MockEnvironment env = MockEnvironment.builder().build();
             AbstractKeyedStateBackend<Long> backend =
-                    SuiteBackends.create(SERVER)
-                            .createKeyedStateBackend(
-                                    new KeyedStateBackendParametersImpl<>(
-                                            env,
-                                            new JobID(),
-                                            "queue",
-                                            LongSerializer.INSTANCE,
-                                            KEY_GROUP_RANGE.getNumberOfKeyGroups(),
-                                            KEY_GROUP_RANGE,
-                                            new KvStateRegistry()
-                                                    .createTaskRegistry(
-                                                            env.getJobID(), env.getJobVertexId()),
-                                            TtlTimeProvider.DEFAULT,
-                                            new UnregisteredMetricsGroup(),
-                                            (name, value) -> {},
-                                            Collections.emptyList(),
-                                            new CloseableRegistry(),
-                                            1.0));
+                    TestBackends.open(
+                            SuiteBackends.create(SERVER),
+                            new JobID(),
+                            LongSerializer.INSTANCE,
+                            KEY_GROUP_RANGE.getNumberOfKeyGroups(),
+                            KEY_GROUP_RANGE,
+                            Collections.emptyList());
             backends.add(backend);
             return backend.create("queue", TestElementSerializer.INSTANCE);
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
+        } catch (Exception e) {
+            throw new IllegalStateException(e);
         }
     }
 

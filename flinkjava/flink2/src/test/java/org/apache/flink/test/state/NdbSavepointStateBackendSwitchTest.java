@@ -3,20 +3,15 @@ package org.apache.flink.test.state;
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.typeutils.base.StringSerializer;
 import org.apache.flink.configuration.Configuration;
-import org.apache.flink.core.fs.CloseableRegistry;
-import org.apache.flink.metrics.groups.UnregisteredMetricsGroup;
-import org.apache.flink.runtime.operators.testutils.MockEnvironment;
-import org.apache.flink.runtime.query.KvStateRegistry;
 import org.apache.flink.runtime.state.CheckpointableKeyedStateBackend;
 import org.apache.flink.runtime.state.KeyGroupRange;
-import org.apache.flink.runtime.state.KeyedStateBackendParametersImpl;
 import org.apache.flink.runtime.state.KeyedStateHandle;
-import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
 import org.apache.flink.test.state.BackendSwitchSpecs.BackendSwitchSpec;
 import org.apache.flink.testutils.junit.extensions.parameterized.ParameterizedTestExtension;
 import org.apache.flink.testutils.junit.extensions.parameterized.Parameters;
 import org.flinkndb.NdbStateBackendFactory;
 import org.flinkndb.testutil.ServerExtension;
+import org.flinkndb.testutil.TestBackends;
 import org.junit.jupiter.api.extension.ExtendWith;
 import org.junit.jupiter.api.extension.RegisterExtension;
 
@@ -56,26 +51,14 @@ class NdbSavepointStateBackendSwitchTest extends SavepointStateBackendSwitchTest
                 throws Exception {
             Configuration configuration = new Configuration();
             configuration.setString("state.backend.ndb.address", SERVER.address());
-            MockEnvironment env = MockEnvironment.builder().build();
-            JobID job = new JobID();
-            return new NdbStateBackendFactory()
-                    .createFromConfig(configuration, getClass().getClassLoader())
-                    .createKeyedStateBackend(
-                            new KeyedStateBackendParametersImpl<>(
-                                    env,
-                                    job,
-                                    "operator",
-                                    StringSerializer.INSTANCE,
-                                    keyGroups,
-                                    range,
-                                    new KvStateRegistry()
-                                            .createTaskRegistry(job, env.getJobVertexId()),
-                                    TtlTimeProvider.DEFAULT,
-                                    new UnregisteredMetricsGroup(),
-                                    (name, value) -> {},
-                                    handles,
-                                    new CloseableRegistry(),
-                                    1.0));
+            return TestBackends.open(
+                    new NdbStateBackendFactory()
+                            .createFromConfig(configuration, getClass().getClassLoader()),
+                    new JobID(),
+                    StringSerializer.INSTANCE,
+                    keyGroups,
+                    range,
+                    handles);
         }
 
         @Override

@@ -1,0 +1,53 @@
+package org.flinkndb.testutil;
+
+import org.apache.flink.api.common.JobID;
+import org.apache.flink.api.common.typeutils.TypeSerializer;
+import org.apache.flink.core.fs.CloseableRegistry;
+import org.apache.flink.metrics.groups.UnregisteredMetricsGroup;
+import org.apache.flink.runtime.operators.testutils.MockEnvironment;
+import org.apache.flink.runtime.query.KvStateRegistry;
+import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
+import org.apache.flink.runtime.state.KeyGroupRange;
+import org.apache.flink.runtime.state.KeyedStateBackendParametersImpl;
+import org.apache.flink.runtime.state.KeyedStateHandle;
+import org.apache.flink.runtime.state.StateBackend;
+import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
+
+import java.util.Collection;
+
+/** Makes keyed backends as a task does. */
+public final class TestBackends {
+    private static final long MANAGED_MEMORY = 256L << 20;
+
+    private TestBackends() {}
+
+    /** Makes the backend of one operator, for all key groups of a range, from handles. */
+    public static <K> AbstractKeyedStateBackend<K> open(
+            StateBackend factory,
+            JobID job,
+            TypeSerializer<K> keys,
+            int keyGroups,
+            KeyGroupRange range,
+            Collection<KeyedStateHandle> handles)
+            throws Exception {
+        MockEnvironment env =
+                MockEnvironment.builder().setManagedMemorySize(MANAGED_MEMORY).build();
+        return (AbstractKeyedStateBackend<K>)
+                factory.createKeyedStateBackend(
+                        new KeyedStateBackendParametersImpl<>(
+                                env,
+                                job,
+                                "operator",
+                                keys,
+                                keyGroups,
+                                range,
+                                new KvStateRegistry()
+                                        .createTaskRegistry(job, env.getJobVertexId()),
+                                TtlTimeProvider.DEFAULT,
+                                new UnregisteredMetricsGroup(),
+                                (name, value) -> {},
+                                handles,
+                                new CloseableRegistry(),
+                                1.0));
+    }
+}
