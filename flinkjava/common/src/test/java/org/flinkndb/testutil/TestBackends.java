@@ -41,8 +41,7 @@ public final class TestBackends {
                                 keys,
                                 keyGroups,
                                 range,
-                                new KvStateRegistry()
-                                        .createTaskRegistry(job, env.getJobVertexId()),
+                                new KvStateRegistry().createTaskRegistry(job, env.getJobVertexId()),
                                 TtlTimeProvider.DEFAULT,
                                 new UnregisteredMetricsGroup(),
                                 (name, value) -> {},
