@@ -29,6 +29,18 @@ public final class Event implements Serializable {
 
     public Event() {}
 
+    /** An event that only says how late it is. */
+    static Event clock(long timestamp) {
+        Event event = new Event();
+        event.timestamp = timestamp;
+        event.origin = "";
+        return event;
+    }
+
+    boolean isClock() {
+        return origin.isEmpty();
+    }
+
     /** Reads {@code F,ts,origin,carrier,tail,dest,delay,distance} or {@code X,ts,origin,wind}. */
     static Event parse(String line) {
         String[] fields = line.split(",", -1);

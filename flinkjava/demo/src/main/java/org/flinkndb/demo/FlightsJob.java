@@ -54,12 +54,20 @@ public final class FlightsJob {
                         .map(Event::parse)
                         .setParallelism(1)
                         .name("parse")
+                        .flatMap(new Clock())
+                        .returns(Event.class)
+                        .setParallelism(1)
+                        .uid("clock")
+                        .name("clock")
                         .assignTimestampsAndWatermarks(
                                 WatermarkStrategy.<Event>forGenerator(context -> new EachEvent())
                                         .withTimestampAssigner(
                                                 (event, previous) -> event.timestamp))
                         .setParallelism(1)
-                        .name("timestamps");
+                        .name("timestamps")
+                        .filter(event -> !event.isClock())
+                        .setParallelism(1)
+                        .name("without clock");
         DataStream<Event> flights =
                 events.filter(event -> event.flight).setParallelism(1).name("flights");
 
