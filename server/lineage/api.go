@@ -85,6 +85,9 @@ type Options struct {
 	// MaxGarbageKeys bounds the rows remembered for the sweeper, for each row space. The default
 	// value is 500,000; above it the space is swept as a whole.
 	MaxGarbageKeys int
+	// MaxFilterBytes bounds the filters that spare writes of new rows a look at the store, of all
+	// sessions together. The default value is 128 MiB, enough for 100 million rows.
+	MaxFilterBytes int64
 }
 
 func (o Options) withDefaults() Options {
@@ -102,6 +105,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxGarbageKeys == 0 {
 		o.MaxGarbageKeys = 500_000
+	}
+	if o.MaxFilterBytes == 0 {
+		o.MaxFilterBytes = 128 << 20
 	}
 	return o
 }

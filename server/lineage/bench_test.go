@@ -22,7 +22,12 @@ const (
 
 // BenchmarkWrite writes the same rows epoch after epoch, with a snapshot after each and only the newest
 // one kept: what a job with a steady working set does. Reported are entries a second.
-func BenchmarkWrite(b *testing.B) {
+func BenchmarkWrite(b *testing.B) { benchmarkStores(b, benchFrames) }
+
+// BenchmarkWriteNew writes new rows all the time.
+func BenchmarkWriteNew(b *testing.B) { benchmarkStores(b, 1<<40) }
+
+func benchmarkStores(b *testing.B, frames uint64) {
 	stores := map[string]func(b *testing.B) store.Store{
 		"memory": func(*testing.B) store.Store { return memory.New() },
 		"pebble": func(b *testing.B) store.Store {
@@ -34,11 +39,12 @@ func BenchmarkWrite(b *testing.B) {
 		},
 	}
 	for name, open := range stores {
-		b.Run(name, func(b *testing.B) { benchmarkWrite(b, open(b)) })
+		b.Run(name, func(b *testing.B) { benchmarkWrite(b, open(b), frames) })
 	}
 }
 
-func benchmarkWrite(b *testing.B, st store.Store) {
+// benchmarkWrite writes frames over and over.
+func benchmarkWrite(b *testing.B, st store.Store, frames uint64) {
 	ctx := context.Background()
 	l, err := lineage.New(ctx, st, lineage.Options{Log: zerolog.Nop()})
 	if err != nil {
@@ -61,7 +67,7 @@ func benchmarkWrite(b *testing.B, st store.Store) {
 	seq, epoch, before := uint64(0), uint64(1), ""
 	b.ReportAllocs()
 	for b.Loop() {
-		frame := seq % benchFrames
+		frame := seq % frames
 		for i := range entries {
 			key := make([]byte, 24)
 			binary.BigEndian.PutUint64(key, (frame*benchFrame+uint64(i))*0x9E3779B97F4A7C15)

@@ -200,10 +200,15 @@ func (l *Lineage) expire(ctx context.Context, id uint64) (bool, error) {
 		}
 		return errors.Join(endSession(tx, record), tx.DeleteMeta(laneKey(id)))
 	})
-	if err == nil && ended {
-		l.forget(id)
+	if err != nil || !ended {
+		return false, err
 	}
-	return ended, err
+	if a := l.forget(id); a != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.forgetNewRows()
+	}
+	return true, nil
 }
 
 // releaseOverdue releases snapshots that nobody will: exports whose session has ended, pins of dead

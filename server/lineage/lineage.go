@@ -22,6 +22,7 @@ type Lineage struct {
 	started time.Time
 	catalog *catalog
 	garbage *garbage
+	filters filterBudget
 
 	// structure is held by whatever opens or ends sessions or releases snapshots, until the catalog
 	// shows it: nobody may find a view that has left one record and not yet reached the other.
@@ -41,6 +42,7 @@ func New(ctx context.Context, st store.Store, opt Options) (*Lineage, error) {
 		catalog: newCatalog(),
 		garbage: newGarbage(opt.MaxGarbageKeys),
 		live:    map[uint64]*attached{},
+		filters: filterBudget{limit: opt.MaxFilterBytes},
 	}
 	if err := l.catalog.refresh(ctx, st); err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)

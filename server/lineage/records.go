@@ -43,6 +43,12 @@ type part struct {
 
 func (p part) bottom() bool { return len(p.Layers) == 1 }
 
+// startedBy says whether a session's open made the top row space: nobody else has written its rows.
+func (p part) startedBy(session uint64) bool {
+	history := p.Layers[0].History
+	return len(history) == 1 && history[0].Gen == session
+}
+
 // sessionRecord is what the store knows of a live session.
 type sessionRecord struct {
 	ID         uint64        `json:"id"` // also its generation

@@ -20,6 +20,7 @@ type attached struct {
 	states  []*sessionState
 	views   viewCache
 	commits *commitQueue
+	newRows *newRows // nil where rows may exist that were not written here
 	renewed time.Time
 	streams int
 }
@@ -82,16 +83,45 @@ func (l *Lineage) Attach(ctx context.Context, id uint64, token string) (*Session
 	if err := l.catalog.refresh(ctx, l.store); err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	a := l.live[id]
-	if a == nil {
-		a = &attached{l: l, record: record, renewed: record.Renewed, commits: newCommitQueue(progress.Applied)}
-		l.live[id] = a
-	}
-	a.streams++
+	a := l.hold(record, progress)
+	a.followNewRows(progress)
 	l.catalog.change(func() { l.catalog.sessions[id] = record })
 	return &Session{attached: a, attachment: progress.Attachment, applied: progress.Applied}, nil
+}
+
+// hold returns what this server keeps of a session, with one stream more.
+func (l *Lineage) hold(record *sessionRecord, progress lane) *attached {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.live[record.ID]
+	if a == nil {
+		a = &attached{l: l, record: record, renewed: record.Renewed, commits: newCommitQueue(progress.Applied)}
+		l.live[record.ID] = a
+	}
+	a.streams++
+	return a
+}
+
+// followNewRows begins to keep track of new rows with the first stream of a session, and goes on with the next
+// one if no stream at another server came between.
+func (a *attached) followNewRows(progress lane) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case progress.Applied == 0 && a.newRows == nil:
+		a.newRows = newNewRows(&a.l.filters, progress.Attachment)
+	case a.newRows != nil && a.newRows.attachment == progress.Attachment-1:
+		a.newRows.attachment = progress.Attachment
+	default:
+		a.forgetNewRows()
+	}
+}
+
+func (a *attached) forgetNewRows() {
+	if a.newRows != nil {
+		a.newRows.free()
+		a.newRows = nil
+	}
 }
 
 // whyGone tells a session that was fenced from one that is unknown.
@@ -477,12 +507,13 @@ func (l *Lineage) end(ctx context.Context, s *Session) error {
 	if err != nil {
 		return err
 	}
+	s.forgetNewRows()
 	l.forget(s.record.ID)
 	return nil
 }
 
-// forget drops a session that has ended from memory.
-func (l *Lineage) forget(id uint64) {
+// forget drops a session that has ended from memory, and returns what there was of it.
+func (l *Lineage) forget(id uint64) *attached {
 	l.catalog.change(func() { delete(l.catalog.sessions, id) })
 	l.mu.Lock()
 	a := l.live[id]
@@ -492,4 +523,5 @@ func (l *Lineage) forget(id uint64) {
 		a.commits.stop()
 	}
 	l.garbage.wake()
+	return a
 }

@@ -87,12 +87,23 @@ func decodeVersion(raw []byte) (version, int) {
 
 // encodeRow is the inverse of decodeRow.
 func encodeRow(versions []version) []byte {
+	return appendRow(make([]byte, 0, encodedSize(versions)), versions)
+}
+
+// encodedSize is an upper bound of the bytes that encodeRow returns.
+func encodedSize(versions []version) int {
 	size := 1
-	for _, v := range versions {
-		size += 1 + 3*binary.MaxVarintLen64 + len(v.value)
+	for i := range versions {
+		size += 1 + 3*binary.MaxVarintLen64 + len(versions[i].value)
 	}
-	raw := append(make([]byte, 0, size), rowFormat)
-	for _, v := range versions {
+	return size
+}
+
+// appendRow appends what encodeRow returns.
+func appendRow(raw []byte, versions []version) []byte {
+	raw = append(raw, rowFormat)
+	for i := range versions {
+		v := &versions[i]
 		raw = append(raw, byte(v.kind))
 		raw = binary.AppendUvarint(raw, v.stamp.Gen)
 		raw = binary.AppendUvarint(raw, v.stamp.Epoch)
@@ -209,7 +220,11 @@ func (r *resolution) value() []byte {
 // bottom set nothing lies below the row, so that a tombstone at the end says nothing. An empty
 // result means that the row can go.
 func trim(versions []version, views []History, bottom bool) []version {
-	needed := make([]bool, len(versions))
+	var few [8]bool
+	needed := few[:min(len(versions), len(few))]
+	if len(versions) > len(few) {
+		needed = make([]bool, len(versions))
+	}
 	for _, h := range views {
 		for i, v := range versions {
 			if !h.sees(v.stamp) {

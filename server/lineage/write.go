@@ -1,6 +1,7 @@
 package lineage
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -64,9 +65,9 @@ type writing struct {
 	tx store.Tx
 	at stamp
 
-	rows    map[string]*pendingRow
-	order   []*pendingRow
+	rows    []pendingRow
 	keyBuf  []byte
+	encoded []byte         // what the rows hold afterwards, one behind the other
 	surplus []store.RowKey // rows left with something for the sweeper
 	skipped bool
 
@@ -78,8 +79,18 @@ type writing struct {
 type pendingRow struct {
 	key      store.RowKey
 	part     int
+	changes  []change // of this row, in their order
+	isNew    bool     // it is known that the store has no such row
 	existed  bool
 	versions []version
+	few      [2]version // what versions mostly is in
+}
+
+// change is an entry of the frame and the row that it belongs to.
+type change struct {
+	key   store.RowKey
+	part  int
+	entry int
 }
 
 func (w *writing) run(seq uint64, entries []Entry) error {
@@ -132,58 +143,70 @@ func (w *writing) applyPlain(entries []Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	w.rows = make(map[string]*pendingRow, len(entries))
-	w.order = make([]*pendingRow, 0, len(entries))
-	targets := make([]*pendingRow, len(entries))
-	for i := range entries {
-		row, err := w.row(&entries[i])
-		if err != nil {
-			return err
-		}
-		targets[i] = row
+	if err := w.gather(entries); err != nil {
+		return err
 	}
-	// Stores keep rows in this order: neighbours are found and written together.
-	slices.SortFunc(w.order, func(a, b *pendingRow) int { return a.key.Compare(b.key) })
 	if err := w.load(); err != nil {
 		return err
 	}
-	for i := range entries {
-		w.change(targets[i], &entries[i])
+	for i := range w.rows {
+		for _, c := range w.rows[i].changes {
+			w.change(&w.rows[i], &entries[c.entry])
+		}
 	}
 	return w.store()
 }
 
-// row finds or makes the pending row of an entry.
-func (w *writing) row(e *Entry) (*pendingRow, error) {
-	p, err := w.s.partOf(e.Group)
+// gather sorts the entries by the rows that they change. Stores keep rows in this order: neighbours are found and
+// written together.
+func (w *writing) gather(entries []Entry) error {
+	changes := make([]change, len(entries))
+	for i := range entries {
+		key, part, err := w.s.rowOf(&entries[i])
+		if err != nil {
+			return err
+		}
+		changes[i] = change{key, part, i}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(a.key.Compare(b.key), cmp.Compare(a.entry, b.entry)) })
+	w.rows = make([]pendingRow, 0, len(changes))
+	for start := 0; start < len(changes); {
+		end := start + 1
+		for end < len(changes) && changes[end].key.Compare(changes[start].key) == 0 {
+			end++
+		}
+		w.rows = append(w.rows, pendingRow{key: changes[start].key, part: changes[start].part, changes: changes[start:end]})
+		start = end
+	}
+	return nil
+}
+
+// rowOf finds the row of an entry in the session's top layer.
+func (a *attached) rowOf(e *Entry) (key store.RowKey, part int, err error) {
+	if part, err = a.partOf(e.Group); err != nil {
+		return key, 0, err
+	}
+	state, err := a.state(e.State)
 	if err != nil {
-		return nil, err
+		return key, 0, err
 	}
-	state, err := w.s.state(e.State)
-	if err != nil {
-		return nil, err
-	}
-	number := state.numbers[p][0].number
-	w.keyBuf = binary.BigEndian.AppendUint16(w.keyBuf[:0], e.Group)
-	w.keyBuf = binary.BigEndian.AppendUint16(w.keyBuf, number)
-	w.keyBuf = append(w.keyBuf, e.Key...)
-	if known := w.rows[string(w.keyBuf)]; known != nil {
-		return known, nil
-	}
-	row := &pendingRow{
-		key:  store.RowKey{Space: w.s.record.Parts[p].Layers[0].Space, Group: e.Group, State: number, Key: e.Key},
-		part: p,
-	}
-	w.rows[string(w.keyBuf)] = row
-	w.order = append(w.order, row)
-	return row, nil
+	number := state.numbers[part][0].number
+	return store.RowKey{Space: a.record.Parts[part].Layers[0].Space, Group: e.Group, State: number, Key: e.Key}, part, nil
 }
 
 // load reads what the rows hold.
 func (w *writing) load() error {
-	keys := make([]store.RowKey, len(w.order))
-	for i, row := range w.order {
-		keys[i] = row.key
+	keys := make([]store.RowKey, 0, len(w.rows))
+	asked := make([]*pendingRow, 0, len(w.rows))
+	for i := range w.rows {
+		row := &w.rows[i]
+		row.versions = row.few[:0]
+		if row.isNew = w.isNew(row); !row.isNew {
+			keys, asked = append(keys, row.key), append(asked, row)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
 	}
 	raws, err := w.tx.Get(keys)
 	if err != nil {
@@ -193,13 +216,30 @@ func (w *writing) load() error {
 		if raw == nil {
 			continue
 		}
-		row := w.order[i]
+		row := asked[i]
 		row.existed = true
-		if row.versions, err = decodeRow(raw, nil); err != nil {
+		if row.versions, err = decodeRow(raw, row.versions); err != nil {
 			return fmt.Errorf("row of space %d, group %d, state %d: %w", row.key.Space, row.key.Group, row.key.State, err)
 		}
 	}
 	return nil
+}
+
+// isNew says whether the store is known to have no such row, and notes that it has one from now on. When the
+// transaction is tried again, rows are no longer new, which costs a look.
+func (w *writing) isNew(row *pendingRow) bool {
+	rows := w.s.newRows
+	if rows == nil || rows.attachment != w.s.attachment || !w.s.record.Parts[row.part].startedBy(w.s.record.ID) {
+		return false
+	}
+	w.keyBuf = binary.BigEndian.AppendUint16(w.keyBuf[:0], row.key.Group)
+	w.keyBuf = binary.BigEndian.AppendUint16(w.keyBuf, row.key.State)
+	w.keyBuf = append(w.keyBuf, row.key.Key...)
+	exists, ok := rows.mayExist(w.keyBuf)
+	if !ok {
+		w.s.newRows = nil
+	}
+	return !exists
 }
 
 func (w *writing) change(row *pendingRow, e *Entry) {
@@ -216,10 +256,12 @@ func (w *writing) change(row *pendingRow, e *Entry) {
 
 // store trims the changed rows and writes them.
 func (w *writing) store() error {
-	puts := make([]store.Row, 0, len(w.order))
+	puts := make([]store.Row, 0, len(w.rows))
 	var deletes []store.RowKey
 	limit := w.s.l.store.Limits().MaxValueBytes
-	for _, row := range w.order {
+	w.encoded = make([]byte, 0, w.encodedSize())
+	for i := range w.rows {
+		row := &w.rows[i]
 		p := &w.s.record.Parts[row.part]
 		views := w.s.views.of(w.s, row.part, row.key.Group)
 		row.versions = trim(row.versions, views, p.bottom())
@@ -229,7 +271,9 @@ func (w *writing) store() error {
 			}
 			continue
 		}
-		raw := encodeRow(row.versions)
+		start := len(w.encoded)
+		w.encoded = appendRow(w.encoded, row.versions)
+		raw := w.encoded[start:len(w.encoded):len(w.encoded)]
 		if len(raw) > limit {
 			return fmt.Errorf("%w: a row would hold %d bytes with the versions that snapshots need, the store takes %d", ErrTooLarge, len(raw), limit)
 		}
@@ -238,7 +282,7 @@ func (w *writing) store() error {
 			w.surplus = append(w.surplus, row.key)
 		}
 	}
-	w.deltaRows += uint64(len(w.order))
+	w.deltaRows += uint64(len(w.rows))
 	if len(puts) > 0 {
 		if err := w.tx.Put(puts); err != nil {
 			return fmt.Errorf("write rows: %w", err)
@@ -250,6 +294,14 @@ func (w *writing) store() error {
 		}
 	}
 	return nil
+}
+
+// encodedSize is an upper bound of what the rows will take.
+func (w *writing) encodedSize() (size int) {
+	for i := range w.rows {
+		size += encodedSize(w.rows[i].versions)
+	}
+	return size
 }
 
 // deletePrefix removes all visible rows below a prefix, page by page.
