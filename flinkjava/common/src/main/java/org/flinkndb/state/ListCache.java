@@ -100,7 +100,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         int hash = hash(key, namespace);
         ListEntry<K, N, E> entry = findOrLoad(key, namespace, hash);
         if (entry == null) {
-            entry = new ListEntry<>(key, namespace, hash, group);
+            entry = new ListEntry<>(keep(key), keepNamespace(namespace), hash, group);
             if (knownAbsent(hash)) {
                 entry.list = new ArrayList<>();
                 entry.absentInStore = true;

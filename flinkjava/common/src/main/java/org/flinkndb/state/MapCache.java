@@ -59,7 +59,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         int hash = hash(key, namespace);
         MapEntry<K, N, UK, UV> entry = findOrLoad(key, namespace, hash);
         if (entry == null) {
-            entry = new MapEntry<>(key, namespace, hash, group);
+            entry = new MapEntry<>(keep(key), keepNamespace(namespace), hash, group);
             entry.complete = knownAbsent(hash);
             insert(entry, SizeEstimate.heap(0));
         }
@@ -120,7 +120,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     private void addSlot(
             MapEntry<K, N, UK, UV> entry, UK userKey, MapEntry.Slot<UV> slot, long serialized) {
         synchronized (entry) { // queries look at the slots
-            entry.slots.put(userKey, slot);
+            entry.slots.put(keySerializer.copy(userKey), slot); // see keep
         }
         charge(entry, chargeOf(entry) + SLOT_BYTES + SizeEstimate.heap(serialized));
     }
@@ -176,7 +176,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         boolean newly = !slot.changed;
         if (newly) {
             slot.changed = true;
-            entry.changed.add(userKey);
+            entry.changed.add(keySerializer.copy(userKey));
         }
         noteChange(entry, newly ? serialized + 32 : 0);
     }

@@ -57,6 +57,14 @@ final class RowCodec<K, N> {
         return input;
     }
 
+    K copyKey(K k) {
+        return keySerializer.copy(k);
+    }
+
+    N copyNamespace(N namespace) {
+        return namespaceSerializer.copy(namespace);
+    }
+
     K readKey(DataInputDeserializer in) throws IOException {
         return CompositeKeySerializationUtils.readKey(keySerializer, in, ambiguous);
     }

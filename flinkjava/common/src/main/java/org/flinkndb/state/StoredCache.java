@@ -42,6 +42,19 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
         this.state = state;
     }
 
+    /**
+     * The key for a new entry. The caller's object may hold another key soon: backends that serialize
+     * allow that, and PyFlink relies on it.
+     */
+    final K keep(K key) {
+        return state.codec(true).copyKey(key);
+    }
+
+    /** The same for a namespace. */
+    final N keepNamespace(N namespace) {
+        return state.codec(true).copyNamespace(namespace);
+    }
+
     final void forget() {
         clearCache();
     }

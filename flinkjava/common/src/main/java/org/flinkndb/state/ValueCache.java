@@ -44,7 +44,7 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
         int hash = hash(key, namespace);
         ValueEntry<K, N, V> entry = find(key, namespace, hash);
         if (entry == null) {
-            entry = new ValueEntry<>(key, namespace, hash, group);
+            entry = new ValueEntry<>(keep(key), keepNamespace(namespace), hash, group);
             entry.absentInStore = knownAbsent(hash);
             insert(entry, SizeEstimate.heap(sizes.serialized()));
         } else {
@@ -76,7 +76,7 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
         if (entry != null) {
             return entry;
         }
-        entry = new ValueEntry<>(key, namespace, hash, group);
+        entry = new ValueEntry<>(keep(key), keepNamespace(namespace), hash, group);
         long serialized = 0;
         entry.absentInStore = knownAbsent(hash);
         if (!entry.absentInStore) {
