@@ -1,0 +1,87 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/flinkndb/flinkndb/tests/flinkcluster"
+)
+
+// TestPyFlink runs a job written in Python on RocksDB and on FlinkNDB, there with a killed TaskManager. Its
+// results must be the same.
+func TestPyFlink(t *testing.T) {
+	const records = 30_000
+	python := absolute(t, ".cache/pyflink/bin/python")
+	e := newEnvironment(t, flinkcluster.Options{TaskManagers: 2, Slots: 2, TaskManagerMemory: "1600m", Config: map[string]string{
+		"execution.checkpointing.interval":    "2 s",
+		"taskmanager.memory.managed.fraction": "0.3", // Python's workers live there, and RocksDB
+		"python.executable":                   python,
+		"python.client.executable":            python,
+		"python.fn-execution.bundle.time":     "200",
+		"python.pythonpath":                   absolute(t, ".cache/flink/2.3.0"),
+	}})
+	run := func(backend string, rate int) (job, output string) {
+		output = filepath.Join(t.TempDir(), "out")
+		job, err := e.cluster.SubmitPython(e.ctx, python, absolute(t, "tests/e2e/pyflink/orders.py"),
+			map[string]string{"state.backend.type": backend, "parallelism.default": "2"},
+			strconv.Itoa(records), strconv.Itoa(rate), output)
+		e.must(err)
+		return job, output
+	}
+	job, output := run("rocksdb", 0)
+	e.awaitFinished(job)
+	expected := pythonResults(t, output)
+	if len(expected) != 200 {
+		t.Fatalf("%d results of 100 keys and two kinds: %q", len(expected), expected)
+	}
+	job, output = run("org.flinkndb.NdbStateBackendFactory", 1_000)
+	e.awaitRunning(job)
+	e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 3))
+	e.must(e.cluster.TaskManagers()[0].Kill())
+	_, err := e.cluster.AddTaskManager()
+	e.must(err)
+	e.awaitFinished(job)
+	found := pythonResults(t, output)
+	if !slices.Equal(found, expected) {
+		t.Fatalf("found\n%s\nexpected\n%s", strings.Join(found, "\n"), strings.Join(expected, "\n"))
+	}
+	t.Logf("%d results agree, the first is %q", len(found), found[0])
+}
+
+// pythonResults are the lines of the histories, and what remains of the changes of the spreads.
+func pythonResults(t *testing.T, folder string) []string {
+	t.Helper()
+	lines, err := flinkcluster.ReadFileSink(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := make(map[string]int)
+	for _, line := range lines {
+		var kind string
+		var key, spread int
+		if n, _ := fmt.Sscanf(line, "spread %s %d %d", &kind, &key, &spread); n != 3 {
+			counts[line]++
+			continue
+		}
+		row := fmt.Sprintf("spread %d %d", key, spread)
+		if strings.HasSuffix(kind, "INSERT") || strings.HasSuffix(kind, "UPDATE_AFTER") || kind == "+I" || kind == "+U" {
+			counts[row]++
+		} else {
+			counts[row]--
+		}
+	}
+	var results []string
+	for row, n := range counts {
+		if n != 0 {
+			results = append(results, fmt.Sprintf("%d × %s", n, row))
+		}
+	}
+	slices.Sort(results)
+	return results
+}

@@ -1,0 +1,33 @@
+package flinkcluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+)
+
+var submittedJob = regexp.MustCompile(`JobID ([0-9a-f]{32})`)
+
+// SubmitPython runs a PyFlink job with Flink's own client, as users do, and returns the job's id.
+func (c *Cluster) SubmitPython(ctx context.Context, python, script string, config map[string]string, args ...string) (string, error) {
+	command := []string{"run", "--detached", "--jobmanager", c.base[len("http://"):], "-pyexec", python, "-pyclientexec", python}
+	for key, value := range config {
+		command = append(command, "-D"+key+"="+value)
+	}
+	command = append(append(command, "--python", script), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(c.opt.Home, "bin", "flink"), command...)
+	cmd.Env = append(os.Environ(), "FLINK_CONF_DIR="+c.confDir, "FLINK_LIB_DIR="+c.libDir,
+		"FLINK_LOG_DIR="+filepath.Join(c.opt.Dir, "log"), "PYTHONPATH="+filepath.Dir(c.opt.Home))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("flink run %s: %w:\n%s", script, err, out)
+	}
+	found := submittedJob.FindSubmatch(out)
+	if found == nil {
+		return "", fmt.Errorf("flink run %s named no job:\n%s", script, out)
+	}
+	return string(found[1]), nil
+}
