@@ -57,6 +57,10 @@ ndb-up: ## start a real NDB cluster on this machine (DATA_NODES=1 REPLICAS=1)
 ndb-down: ## stop it
 	go run ./tests/ndb/cmd down
 
+chaos: install build ## random faults against a job that checks itself (MINUTES=60 SEED=1 RUN=TestChaosOnNDB)
+	FLINKNDB_TEST_NDB=$$(go run ./tests/ndb/cmd find >&2 && echo 1 || echo 0) FLINKNDB_CHAOS_MINUTES=$(or $(MINUTES),5) FLINKNDB_CHAOS_SEED=$(SEED) \
+	    go test -tags e2e -count 1 -timeout 0 -v -run '$(or $(RUN),TestChaos)' ./tests/e2e
+
 fuzz: ## fuzz the decoders for a minute each
 	go test ./arrowcodec -run '^$$' -fuzz FuzzDecode -fuzztime 1m
 	go test ./server/lineage -run '^$$' -fuzz FuzzDecodeRow -fuzztime 1m
@@ -64,4 +68,4 @@ fuzz: ## fuzz the decoders for a minute each
 clean: ## remove what was built (downloads stay)
 	rm -rf dist build .gradle
 
-.PHONY: help install build server jars demo test lint format proto compare jmh ndb-up ndb-down fuzz clean
+.PHONY: help install build server jars demo test lint format proto compare jmh ndb-up ndb-down chaos fuzz clean

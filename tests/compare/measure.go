@@ -6,158 +6,143 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/flinkndb/flinkndb/tests/flinkcluster"
-	"github.com/flinkndb/flinkndb/tests/stateserver"
 )
-
-// plan is what to measure.
-type plan struct {
-	backends, workloads       []string
-	rounds                    int
-	sqlRecords                int
-	ledgerRecords, ledgerKeys int
-	memory, interval          string
-	home, csv                 string
-}
 
 // result is one run of a job.
 type result struct {
-	workload, backend string
-	round             int
-	failure           string // empty when the job finished
-	records           int
-	seconds           float64 // from the first running task to the end
-	checkpoints       int
-	checkpointMillis  int64 // median duration
-	checkpointBytes   int64 // median of what a checkpoint wrote
-	cpuSeconds        float64
+	workload, name, backend string
+	round                   int
+	failure                 string // empty when the job finished
+	records                 int
+	seconds                 float64 // from when all tasks run to the end
+	checkpoints             int
+	checkpointMillis        int64 // median duration
+	checkpointBytes         int64 // median of what a checkpoint wrote
+	stateBytes              int64 // of the last checkpoint
+	cpuSeconds              float64
+	memoryBytes             int64  // largest resident size since the processes started, summed
+	digest                  string // of the result, where the job makes one
 }
 
-// measure runs everything: round by round, so that a change of the machine's speed meets all backends.
+// measure runs everything, round by round, so that a change of the machine's speed meets all backends.
 func (p *plan) measure(ctx context.Context) ([]result, error) {
 	var results []result
 	for round := range p.rounds {
-		for _, workload := range p.workloads {
-			for _, backend := range p.backends {
-				r, err := p.runOnce(ctx, workload, backend)
-				if ctx.Err() != nil {
-					return nil, ctx.Err()
-				}
-				r.workload, r.backend, r.round = workload, backend, round+1
-				if err != nil {
-					r.failure = err.Error()
-				}
-				results = append(results, r)
-				fmt.Fprintf(os.Stderr, "round %d of %d, %s on %s: %.1f s %.300s\n", round+1, p.rounds, workload, backend, r.seconds, r.failure)
+		for i := range p.backends {
+			backend := p.backends[(i+round)%len(p.backends)]
+			of, err := p.measureBackend(ctx, backend, round+1)
+			if err != nil {
+				return nil, err
 			}
+			results = append(results, of...)
 		}
 	}
 	return results, nil
 }
 
-func (p *plan) runOnce(ctx context.Context, workload, backend string) (r result, err error) {
-	dir, err := os.MkdirTemp("", "fcmp")
-	if err != nil {
-		return r, fmt.Errorf("working folder: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	config := map[string]string{
-		"execution.checkpointing.interval":     p.interval,
-		"state.backend.type":                   backend,
-		"execution.checkpointing.incremental":  "true", // as good as RocksDB can
-		"taskmanager.memory.network.min":       "256m",
-		"taskmanager.memory.network.max":       "256m",
-		"table.optimizer.join-reorder-enabled": "false",
-	}
-	var server *stateserver.Server
-	if backend == "ndb" {
-		binary, err := filepath.Abs("dist/flinkndb")
-		if err != nil {
-			return r, err
+// measureBackend runs all jobs of a round on one backend. After a failure the rest runs on a new cluster.
+func (p *plan) measureBackend(ctx context.Context, backend string, round int) (results []result, err error) {
+	var s *session
+	defer func() {
+		if s != nil {
+			err = errors.Join(err, s.stop())
 		}
-		if server, err = stateserver.Start(ctx, binary, filepath.Join(dir, "s"), ""); err != nil {
-			return r, err
+	}()
+	for i, c := range p.cases("") {
+		var r result
+		var failure error
+		if s == nil {
+			s, failure = p.startWarm(ctx, backend, i)
 		}
-		defer func() { err = errors.Join(err, server.Stop()) }()
-		config["state.backend.type"] = "org.flinkndb.NdbStateBackendFactory"
-		config["state.backend.ndb.address"] = server.Address()
+		if failure == nil {
+			r, failure = s.run(ctx, p.cases(s.outputDir())[i], p.parallelism)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		r.workload, r.name, r.records, r.backend, r.round = c.workload, c.name, c.records, backend, round
+		if failure != nil {
+			r.failure = failure.Error()
+			if s != nil {
+				if err := s.stop(); err != nil {
+					return nil, err
+				}
+				s = nil
+			}
+		}
+		results = append(results, r)
+		fmt.Fprintf(os.Stderr, "round %d of %d, %s, %s %s: %.1f s, %.0f records/s, checkpoints %d of median %d ms, CPU %.1f s %.300s\n", round, p.rounds, backend, c.workload, c.name,
+			r.seconds, float64(r.records)/max(r.seconds, 0.001), r.checkpoints, r.checkpointMillis, r.cpuSeconds, r.failure)
 	}
-	if backend == "rocksdb" {
-		config["taskmanager.memory.managed.fraction"] = "0.4" // Flink's default; the heap backends leave it to the heap
+	return results, nil
+}
+
+// startWarm starts a session and runs a tenth of a job in it, so that the first one measured does not pay for the
+// loading and compiling of classes alone.
+func (p *plan) startWarm(ctx context.Context, backend string, first int) (*session, error) {
+	s, err := p.start(ctx, backend, 1, p.interval)
+	if err != nil {
+		return nil, err
 	}
-	home, err := filepath.Abs(p.home)
+	short := *p
+	short.events, short.orders, short.records = max(1, p.events/10), max(1, p.orders/10), max(1, p.records/10)
+	if _, err := s.run(ctx, short.cases(s.outputDir())[first], p.parallelism); err != nil {
+		return nil, errors.Join(fmt.Errorf("warming up: %w", err), s.stop())
+	}
+	return s, nil
+}
+
+func (s *session) run(ctx context.Context, c testcase, parallelism int) (r result, err error) {
+	before, err := s.cpuSeconds()
 	if err != nil {
 		return r, err
 	}
-	cluster, err := flinkcluster.Start(ctx, flinkcluster.Options{
-		Home: home, Dir: filepath.Join(dir, "flink"), Jars: []string{"dist/flinkndb-flink-2.jar"},
-		TaskManagers: 1, Slots: 2, TaskManagerMemory: p.memory, Config: config,
-	})
+	job, err := s.cluster.Submit(ctx, s.jar, c.run(parallelism))
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }()
-	jar, err := cluster.Upload(ctx, "dist/flinkndb-testjobs.jar")
-	if err != nil {
-		return r, err
-	}
-	run, records := p.job(workload, filepath.Join(dir, "out"))
-	r.records = records
-	job, err := cluster.Submit(ctx, jar, run)
-	if err != nil {
-		return r, err
-	}
-	if err := cluster.AwaitJob(ctx, job, 5*time.Minute, "running", func(j *flinkcluster.Job) bool { return j.Running() || j.State == "FINISHED" }); err != nil {
+	if err := s.cluster.AwaitJob(ctx, job, 5*time.Minute, "running", func(j *flinkcluster.Job) bool { return j.Running() || j.State == "FINISHED" }); err != nil {
 		return r, err
 	}
 	begin := time.Now()
-	if err := cluster.AwaitJob(ctx, job, 30*time.Minute, "finished", func(j *flinkcluster.Job) bool { return j.State == "FINISHED" }); err != nil {
-		return r, err
+	if err := s.cluster.AwaitJob(ctx, job, 30*time.Minute, "finished", func(j *flinkcluster.Job) bool { return j.State == "FINISHED" }); err != nil {
+		return r, errors.Join(err, s.cluster.Cancel(ctx, job))
 	}
 	r.seconds = time.Since(begin).Seconds()
-	if err := r.addCheckpoints(ctx, cluster, job); err != nil {
+	stats, err := s.cluster.Checkpoints(ctx, job)
+	if err != nil {
 		return r, err
 	}
-	pids := cluster.Pids()
-	if server != nil {
-		pids = append(pids, server.Pid())
+	if stats.Counts.Restored > 0 {
+		return r, fmt.Errorf("the job failed and was restored: %s", s.cluster.Exceptions(ctx, job))
 	}
-	for _, pid := range pids {
-		seconds, err := cpuSeconds(pid)
-		if err != nil {
-			return r, err
-		}
-		r.cpuSeconds += seconds
-	}
-	return r, nil
-}
-
-func (p *plan) job(workload, output string) (run flinkcluster.Run, records int) {
-	if workload == "sql" {
-		return flinkcluster.Run{
-			EntryClass:  "org.flinkndb.testjobs.SqlJob",
-			Args:        []string{"--records", strconv.Itoa(p.sqlRecords), "--output", "file://" + output},
-			Parallelism: 2,
-		}, p.sqlRecords
-	}
-	return flinkcluster.Run{
-		EntryClass:  "org.flinkndb.testjobs.LedgerJob",
-		Args:        []string{"--records", strconv.Itoa(p.ledgerRecords), "--keys", strconv.Itoa(p.ledgerKeys)},
-		Parallelism: 2,
-	}, p.ledgerRecords
-}
-
-func (r *result) addCheckpoints(ctx context.Context, cluster *flinkcluster.Cluster, job string) error {
-	stats, err := cluster.Checkpoints(ctx, job)
+	r.addCheckpoints(stats)
+	accumulators, err := s.cluster.Accumulators(ctx, job)
 	if err != nil {
-		return err
+		return r, err
 	}
+	if digest, ok := accumulators["digest"]; ok {
+		r.digest = accumulators["changes"] + "/" + digest
+	}
+	after, err := s.cpuSeconds()
+	if err != nil {
+		return r, err
+	}
+	r.cpuSeconds = after - before
+	r.memoryBytes, err = s.peakMemory()
+	return r, err
+}
+
+func (r *result) addCheckpoints(stats *flinkcluster.Checkpoints) {
 	r.checkpoints = stats.Counts.Completed
+	if stats.Latest.Completed != nil {
+		r.stateBytes = stats.Latest.Completed.StateSize
+	}
 	var durations, sizes []int64
 	for _, c := range stats.History {
 		if c.Status == "COMPLETED" {
@@ -165,27 +150,48 @@ func (r *result) addCheckpoints(ctx context.Context, cluster *flinkcluster.Clust
 		}
 	}
 	r.checkpointMillis, r.checkpointBytes = median(durations), median(sizes)
-	return nil
 }
 
-// cpuSeconds reads, on Linux, what a process and its ended children have used.
-func cpuSeconds(pid int) (float64, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
-	}
-	// After the name in parentheses; utime, stime, cutime and cstime are the fields 14 to 17.
-	fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:])
-	total := 0.0
-	for _, field := range fields[11:15] {
-		ticks, err := strconv.ParseFloat(string(field), 64)
+// cpuSeconds is what all processes have used so far.
+func (s *session) cpuSeconds() (total float64, err error) {
+	for _, pid := range s.pids() {
+		// After the name in parentheses, utime, stime, cutime and cstime are the fields 14 to 17.
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
 			return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
 		}
-		total += ticks
+		fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:])
+		for _, field := range fields[11:15] {
+			ticks, err := strconv.ParseFloat(string(field), 64)
+			if err != nil {
+				return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
+			}
+			total += ticks
+		}
 	}
 	const ticksASecond = 100 // USER_HZ, on every Linux that Go runs on
 	return total / ticksASecond, nil
+}
+
+// peakMemory sums the largest resident sizes of all processes.
+func (s *session) peakMemory() (total int64, err error) {
+	for _, pid := range s.pids() {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			return 0, fmt.Errorf("memory of process %d: %w", pid, err)
+		}
+		_, rest, found := bytes.Cut(raw, []byte("VmHWM:"))
+		fields := bytes.Fields(rest)
+		if !found || len(fields) == 0 {
+			return 0, fmt.Errorf("memory of process %d: no VmHWM in its status", pid)
+		}
+		kilobytes, err := strconv.ParseInt(string(fields[0]), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("memory of process %d: %w", pid, err)
+		}
+		total += kilobytes << 10
+	}
+	return total, nil
 }
 
 func median[T int64 | float64](numbers []T) T {

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -16,35 +17,92 @@ func writeCSV(file string, results []result) (err error) {
 		return fmt.Errorf("-csv: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	w := csv.NewWriter(f)
-	rows := [][]string{{"workload", "backend", "round", "records", "seconds", "checkpoints", "checkpoint_ms", "checkpoint_bytes", "cpu_seconds", "failure"}}
+	rows := [][]string{{"workload", "case", "backend", "round", "records", "seconds", "checkpoints", "checkpoint_ms", "checkpoint_bytes", "state_bytes", "cpu_seconds", "memory_bytes", "changes/digest", "failure"}}
 	for _, r := range results {
-		rows = append(rows, []string{r.workload, r.backend, fmt.Sprint(r.round), fmt.Sprint(r.records), fmt.Sprintf("%.2f", r.seconds), fmt.Sprint(r.checkpoints),
-			fmt.Sprint(r.checkpointMillis), fmt.Sprint(r.checkpointBytes), fmt.Sprintf("%.2f", r.cpuSeconds), r.failure})
+		rows = append(rows, []string{r.workload, r.name, r.backend, fmt.Sprint(r.round), fmt.Sprint(r.records), fmt.Sprintf("%.2f", r.seconds), fmt.Sprint(r.checkpoints),
+			fmt.Sprint(r.checkpointMillis), fmt.Sprint(r.checkpointBytes), fmt.Sprint(r.stateBytes), fmt.Sprintf("%.2f", r.cpuSeconds), fmt.Sprint(r.memoryBytes), r.digest, r.failure})
 	}
-	if err := w.WriteAll(rows); err != nil {
+	if err := csv.NewWriter(f).WriteAll(rows); err != nil {
 		return fmt.Errorf("-csv: %w", err)
 	}
 	return nil
 }
 
-// report is a table in Markdown: medians, and the spread of the time.
-func report(p plan, results []result) string {
+// report is the result in Markdown: for each workload the rates against RocksDB's, and what else was measured.
+func (p *plan) report(results []result) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%d cores, TaskManager %s with 2 slots, checkpoint every %s, %d rounds interleaved, medians\n", runtime.NumCPU(), p.memory, p.interval, p.rounds)
+	fmt.Fprintf(&out, "%s, %d cores; one TaskManager of %s, parallelism %d, checkpoint every %s; %d interleaved rounds, medians (least to most).\n",
+		processor(), runtime.NumCPU(), p.memory, p.parallelism, p.interval, p.rounds)
 	for _, workload := range p.workloads {
-		fmt.Fprintf(&out, "\n%s\n\n| backend | records/s | of rocksdb | time (s): median, least to most | checkpoint | written by it | CPU (s) | failures |\n|---|---|---|---|---|---|---|---|\n", workload)
-		reference := medianRate(results, workload, "rocksdb")
-		for _, backend := range p.backends {
-			out.WriteString(row(results, workload, backend, reference))
+		if workload == "growth" {
+			continue
 		}
+		p.reportRates(&out, workload, results)
+		p.reportCosts(&out, workload, results)
 	}
 	return out.String()
 }
 
-func of(results []result, workload, backend string) (good []result, failures int) {
+// reportRates is a table of records a second, and of their ratios to RocksDB's.
+func (p *plan) reportRates(out *strings.Builder, workload string, results []result) {
+	fmt.Fprintf(out, "\n## %s: records/s, and how many times rocksdb's\n\n| case | %s |\n|---|%s\n", workload, strings.Join(p.backends, " | "), strings.Repeat("---|", len(p.backends)))
+	ratios := make(map[string][]float64)
+	for _, c := range p.cases("") {
+		if c.workload != workload {
+			continue
+		}
+		fmt.Fprintf(out, "| %s |", c.name)
+		reference := median(rates(results, c, "rocksdb"))
+		for _, backend := range p.backends {
+			of := rates(results, c, backend)
+			if len(of) == 0 {
+				out.WriteString(" failed |")
+				continue
+			}
+			fmt.Fprintf(out, " %.0f (%.0f to %.0f)", median(of), slices.Min(of), slices.Max(of))
+			if reference > 0 {
+				ratio := median(of) / reference
+				ratios[backend] = append(ratios[backend], ratio)
+				fmt.Fprintf(out, ", **%.2f**", ratio)
+			}
+			out.WriteString(" |")
+		}
+		if !sameResult(results, c) {
+			out.WriteString(" results differ")
+		}
+		out.WriteString("\n")
+	}
+	out.WriteString("| geometric mean |")
+	for _, backend := range p.backends {
+		fmt.Fprintf(out, " **%.2f** |", geometricMean(ratios[backend]))
+	}
+	out.WriteString("\n")
+}
+
+// reportCosts is a table of checkpoints, CPU time and memory.
+func (p *plan) reportCosts(out *strings.Builder, workload string, results []result) {
+	out.WriteString("\n| case | backend | checkpoint | written by it | state | CPU of all processes | memory of all processes, peak so far | failures |\n|---|---|---|---|---|---|---|---|\n")
+	for _, c := range p.cases("") {
+		if c.workload != workload {
+			continue
+		}
+		for _, backend := range p.backends {
+			var millis, written, state, memory []int64
+			var cpu []float64
+			good, failures := of(results, c, backend)
+			for _, r := range good {
+				millis, written, state = append(millis, r.checkpointMillis), append(written, r.checkpointBytes), append(state, r.stateBytes)
+				cpu, memory = append(cpu, r.cpuSeconds), append(memory, r.memoryBytes)
+			}
+			fmt.Fprintf(out, "| %s | %s | %d ms | %.1f MB | %.1f MB | %.0f s | %.1f GB | %d |\n", c.name, backend, median(millis),
+				float64(median(written))/1e6, float64(median(state))/1e6, median(cpu), float64(median(memory))/1e9, failures)
+		}
+	}
+}
+
+func of(results []result, c testcase, backend string) (good []result, failures int) {
 	for _, r := range results {
-		if r.workload != workload || r.backend != backend {
+		if r.workload != c.workload || r.name != c.name || r.backend != backend {
 			continue
 		}
 		if r.failure != "" {
@@ -56,31 +114,45 @@ func of(results []result, workload, backend string) (good []result, failures int
 	return good, failures
 }
 
-func medianRate(results []result, workload, backend string) float64 {
-	var rates []float64
-	good, _ := of(results, workload, backend)
+func rates(results []result, c testcase, backend string) (rates []float64) {
+	good, _ := of(results, c, backend)
 	for _, r := range good {
 		rates = append(rates, float64(r.records)/r.seconds)
 	}
-	return median(rates)
+	return rates
 }
 
-func row(results []result, workload, backend string, reference float64) string {
-	good, failures := of(results, workload, backend)
-	if len(good) == 0 {
-		return fmt.Sprintf("| %s | – | – | – | – | – | – | %d |\n", backend, failures)
+// sameResult says whether every run of a job came to the same result. The number of changes on the way there may
+// differ, and q12 depends on the machine's clock.
+func sameResult(results []result, c testcase) bool {
+	digests := make(map[string]bool)
+	for _, r := range results {
+		if r.workload == c.workload && r.name == c.name && r.failure == "" {
+			_, digest, _ := strings.Cut(r.digest, "/")
+			digests[digest] = true
+		}
 	}
-	var seconds, cpu []float64
-	var millis, written []int64
-	for _, r := range good {
-		seconds, cpu = append(seconds, r.seconds), append(cpu, r.cpuSeconds)
-		millis, written = append(millis, r.checkpointMillis), append(written, r.checkpointBytes)
+	return len(digests) <= 1 || c.name == "q12"
+}
+
+func geometricMean(numbers []float64) float64 {
+	sum := 0.0
+	for _, number := range numbers {
+		sum += math.Log(number)
 	}
-	ratio := "–"
-	rate := medianRate(results, workload, backend)
-	if reference > 0 {
-		ratio = fmt.Sprintf("%.2f", rate/reference)
+	return math.Exp(sum / float64(max(1, len(numbers))))
+}
+
+// processor is the name of the machine's processor, as Linux tells it.
+func processor() string {
+	raw, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
 	}
-	return fmt.Sprintf("| %s | %.0f | %s | %.1f, %.1f to %.1f | %d ms | %.1f MB | %.0f | %d |\n", backend, rate, ratio,
-		median(seconds), slices.Min(seconds), slices.Max(seconds), median(millis), float64(median(written))/1e6, median(cpu), failures)
+	for line := range strings.Lines(string(raw)) {
+		if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
 }

@@ -383,11 +383,20 @@ func (p *Process) Signal(sig syscall.Signal) error {
 
 // Tail returns the last part of its output.
 func (p *Process) Tail() string {
-	raw, err := os.ReadFile(p.out)
+	output, err := p.Output()
 	if err != nil {
 		return err.Error()
 	}
-	return string(raw[max(0, len(raw)-4000):])
+	return output[max(0, len(output)-4000):]
+}
+
+// Output returns everything that the process has printed.
+func (p *Process) Output() (string, error) {
+	raw, err := os.ReadFile(p.out)
+	if err != nil {
+		return "", fmt.Errorf("output: %w", err)
+	}
+	return string(raw), nil
 }
 
 // Poll waits until a condition holds, and fails when it does not within the time.

@@ -16,6 +16,9 @@ import (
 	"time"
 )
 
+// ErrNotFound is the error of requests for what Flink does not know.
+var ErrNotFound = errors.New("not found")
+
 // Client speaks to Flink's REST interface.
 type Client struct {
 	base string
@@ -57,6 +60,9 @@ func (c *Client) do(request *http.Request, out any) (err error) {
 	raw, err := io.ReadAll(response.Body)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
+	}
+	if response.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("%s: %w: %.2000s", what, ErrNotFound, raw)
 	}
 	if response.StatusCode/100 != 2 {
 		return fmt.Errorf("%s: %s: %.2000s", what, response.Status, raw)
@@ -244,6 +250,31 @@ func (c *Client) Checkpoints(ctx context.Context, id string) (*Checkpoints, erro
 	return stats, c.call(ctx, http.MethodGet, "/jobs/"+id+"/checkpoints", nil, stats)
 }
 
+// SyncMillis returns the longest synchronous part of a completed checkpoint: the time for which a task stood still.
+func (c *Client) SyncMillis(ctx context.Context, id string, checkpoint int64) (longest int64, err error) {
+	job, err := c.Job(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	for _, vertex := range job.Vertices {
+		var answer struct {
+			Summary struct {
+				Duration struct {
+					Sync struct {
+						Max int64 `json:"max"`
+					} `json:"sync"`
+				} `json:"checkpoint_duration"`
+			} `json:"summary"`
+		}
+		at := fmt.Sprintf("/jobs/%s/checkpoints/details/%d/subtasks/%s", id, checkpoint, vertex.ID)
+		if err := c.call(ctx, http.MethodGet, at, nil, &answer); err != nil {
+			return 0, err
+		}
+		longest = max(longest, answer.Summary.Duration.Sync.Max)
+	}
+	return longest, nil
+}
+
 // Restarts returns how often a job has been restarted.
 func (c *Client) Restarts(ctx context.Context, id string) (int, error) {
 	var metrics []struct {
@@ -256,6 +287,24 @@ func (c *Client) Restarts(ctx context.Context, id string) (int, error) {
 		return 0, fmt.Errorf("job %s has no metric numRestarts", id)
 	}
 	return strconv.Atoi(metrics[0].Value)
+}
+
+// Accumulators returns the values of the accumulators that a job's functions have made.
+func (c *Client) Accumulators(ctx context.Context, id string) (map[string]string, error) {
+	var answer struct {
+		Accumulators []struct {
+			Name  string `json:"name"`
+			Value string `json:"value"`
+		} `json:"user-task-accumulators"`
+	}
+	if err := c.call(ctx, http.MethodGet, "/jobs/"+id+"/accumulators", nil, &answer); err != nil {
+		return nil, err
+	}
+	values := make(map[string]string)
+	for _, a := range answer.Accumulators {
+		values[a.Name] = a.Value
+	}
+	return values, nil
 }
 
 // AwaitCheckpoints waits until so many more checkpoints have completed.

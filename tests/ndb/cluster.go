@@ -382,6 +382,15 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// Pids are the ids of all running processes of the cluster.
+func (c *Cluster) Pids() []int {
+	var pids []int
+	for _, p := range c.processes() {
+		pids = append(pids, p.members()...)
+	}
+	return pids
+}
+
 // Status says in one line for each process whether it runs.
 func (c *Cluster) Status() []string {
 	var lines []string

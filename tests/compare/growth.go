@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/flinkndb/flinkndb/tests/flinkcluster"
+)
+
+// grown is what a state of one size costs.
+type grown struct {
+	backend   string
+	megabytes int64
+	failure   string
+
+	checkpointMillis, syncMillis int64 // medians
+	checkpointBytes              int64
+	detected, running, first     time.Duration // since the kill: Flink noticed it, all tasks run again, a first record is done
+	openMillis, restoreMillis    int64         // Flink's own figures of the restored job, of all subtasks
+}
+
+const growthInterval = "2 s"
+
+// measureGrowth fills states of several sizes, updates them at the same rate, looks at the checkpoints, and kills the
+// TaskManager while another one stands by.
+func (p *plan) measureGrowth(ctx context.Context) ([]grown, error) {
+	if !slices.Contains(p.workloads, "growth") {
+		return nil, nil
+	}
+	var all []grown
+	for round := range p.rounds {
+		for _, megabytes := range p.sizes {
+			for i := range p.backends {
+				g := grown{backend: p.backends[(i+round)%len(p.backends)], megabytes: megabytes}
+				err := p.grow(ctx, &g)
+				if ctx.Err() != nil {
+					return nil, ctx.Err()
+				}
+				if err != nil {
+					g.failure = err.Error()
+				}
+				all = append(all, g)
+				fmt.Fprintf(os.Stderr, "round %d of %d: %+v\n", round+1, p.rounds, g)
+			}
+		}
+	}
+	return all, nil
+}
+
+func (p *plan) grow(ctx context.Context, g *grown) (err error) {
+	s, err := p.start(ctx, g.backend, 2, growthInterval)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	job, err := s.cluster.Submit(ctx, s.jar, flinkcluster.Run{EntryClass: "org.flinkndb.testjobs.SizedStateJob", Parallelism: 1, Args: []string{
+		"--keys", strconv.FormatInt(g.megabytes*1_000_000/int64(p.valueBytes), 10), "--bytes", strconv.Itoa(p.valueBytes),
+		"--updates", strconv.Itoa(p.updates * 600), "--rate", strconv.Itoa(p.updates)}})
+	if err != nil {
+		return err
+	}
+	var worker *flinkcluster.Process
+	if err := flinkcluster.Poll(ctx, 20*time.Minute, "a filled state", func() bool {
+		worker = s.workerThatSaid("FILLED")
+		return worker != nil
+	}); err != nil {
+		return err
+	}
+	if err := s.measureCheckpoints(ctx, job, g); err != nil {
+		return err
+	}
+	return s.measureRecovery(ctx, job, worker, g)
+}
+
+// workerThatSaid returns the TaskManager that has printed a word, or nil.
+func (s *session) workerThatSaid(word string) *flinkcluster.Process {
+	for _, p := range s.cluster.TaskManagers() {
+		if output, err := p.Output(); err == nil && strings.Contains(output, word+" ") {
+			return p
+		}
+	}
+	return nil
+}
+
+func (s *session) measureCheckpoints(ctx context.Context, job string, g *grown) error {
+	// The first ones still write what was filled in.
+	if err := s.cluster.AwaitCheckpoints(ctx, job, 2); err != nil {
+		return err
+	}
+	before, err := s.cluster.Checkpoints(ctx, job)
+	if err != nil {
+		return err
+	}
+	if err := s.cluster.AwaitCheckpoints(ctx, job, 8); err != nil {
+		return err
+	}
+	stats, err := s.cluster.Checkpoints(ctx, job)
+	if err != nil {
+		return err
+	}
+	var durations, sizes, syncs []int64
+	for _, c := range stats.History {
+		if c.Status != "COMPLETED" || c.ID <= before.Latest.Completed.ID {
+			continue
+		}
+		sync, err := s.cluster.SyncMillis(ctx, job, c.ID)
+		if err != nil {
+			return err
+		}
+		durations, sizes, syncs = append(durations, c.Duration), append(sizes, c.CheckpointedSize), append(syncs, sync)
+	}
+	g.checkpointMillis, g.checkpointBytes, g.syncMillis = median(durations), median(sizes), median(syncs)
+	return nil
+}
+
+var (
+	firstLine  = regexp.MustCompile(`FIRST 0 (\d+)`)
+	initSpan   = regexp.MustCompile(`(?s)name=JobInitialization.*`)
+	restoreAt  = regexp.MustCompile(`maxRestoreStateDurationMs[=:]\s*(\d+)`)
+	initialize = regexp.MustCompile(`maxInitializeStateDurationMs[=:]\s*(\d+)`)
+)
+
+func (s *session) measureRecovery(ctx context.Context, job string, worker *flinkcluster.Process, g *grown) error {
+	killed := time.Now()
+	if err := worker.Kill(); err != nil {
+		return err
+	}
+	if err := s.cluster.AwaitJob(ctx, job, 2*time.Minute, "noticed", func(j *flinkcluster.Job) bool { return !j.Running() }); err != nil {
+		return err
+	}
+	g.detected = time.Since(killed)
+	if err := s.cluster.AwaitJob(ctx, job, 10*time.Minute, "running again", (*flinkcluster.Job).Running); err != nil {
+		return err
+	}
+	g.running = time.Since(killed)
+	if err := flinkcluster.Poll(ctx, 5*time.Minute, "a first result", func() bool { return s.workerThatSaid("FIRST") != nil }); err != nil {
+		return err
+	}
+	output, err := s.workerThatSaid("FIRST").Output()
+	if err != nil {
+		return err
+	}
+	millis, err := strconv.ParseInt(firstLine.FindStringSubmatch(output)[1], 10, 64)
+	if err != nil {
+		return fmt.Errorf("line FIRST: %w", err)
+	}
+	g.first = time.UnixMilli(millis).Sub(killed)
+	output, err = s.cluster.JobManager().Output()
+	if err != nil {
+		return err
+	}
+	span := initSpan.FindString(output[max(0, strings.LastIndex(output, "name=JobInitialization")):])
+	if m := restoreAt.FindStringSubmatch(span); m != nil {
+		g.restoreMillis, _ = strconv.ParseInt(m[1], 10, 64) // digits only
+	}
+	if m := initialize.FindStringSubmatch(span); m != nil {
+		g.openMillis, _ = strconv.ParseInt(m[1], 10, 64)
+	}
+	return nil
+}
+
+// reportGrowth is a table of medians.
+func (p *plan) reportGrowth(all []grown) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "\n## growth: %d updates a second of values of %d B, checkpoint every %s, then a killed TaskManager\n\n"+
+		"| state | backend | checkpoint | its synchronous part | written by it | noticed | all tasks run | first record done | restore (Flink's figure) | initialize | failures |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+		p.updates, p.valueBytes, growthInterval)
+	for _, megabytes := range p.sizes {
+		for _, backend := range p.backends {
+			var checkpoint, sync, written, detected, running, first, restore, open []int64
+			failures := 0
+			for _, g := range all {
+				if g.backend != backend || g.megabytes != megabytes {
+					continue
+				}
+				if g.failure != "" {
+					failures++
+					continue
+				}
+				checkpoint, sync, written = append(checkpoint, g.checkpointMillis), append(sync, g.syncMillis), append(written, g.checkpointBytes)
+				detected, running, first = append(detected, g.detected.Milliseconds()), append(running, g.running.Milliseconds()), append(first, g.first.Milliseconds())
+				restore, open = append(restore, g.restoreMillis), append(open, g.openMillis)
+			}
+			fmt.Fprintf(&out, "| %d MB | %s | %d ms | %d ms | %.1f MB | %d ms | %d ms | %d ms | %d ms | %d ms | %d |\n", megabytes, backend,
+				median(checkpoint), median(sync), float64(median(written))/1e6, median(detected), median(running), median(first), median(restore), median(open), failures)
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/flinkndb/flinkndb/tests/flinkcluster"
+	"github.com/flinkndb/flinkndb/tests/ndb"
+	"github.com/flinkndb/flinkndb/tests/stateserver"
+)
+
+// session is a Flink cluster with one backend and all that the backend needs.
+type session struct {
+	dir      string
+	database *ndb.Cluster
+	server   *stateserver.Server
+	cluster  *flinkcluster.Cluster
+	jar      string // uploaded
+}
+
+// start starts a session with so many TaskManagers and a checkpoint interval.
+func (p *plan) start(ctx context.Context, backend string, taskManagers int, interval string) (s *session, err error) {
+	s = &session{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.stop())
+		}
+	}()
+	if s.dir, err = os.MkdirTemp("", "fcmp"); err != nil {
+		return s, fmt.Errorf("working folder: %w", err)
+	}
+	config := map[string]string{
+		"execution.checkpointing.interval":    interval,
+		"execution.checkpointing.incremental": "true", // RocksDB's best
+		"state.backend.type":                  backend,
+		"pipeline.object-reuse":               "false",
+		"taskmanager.memory.network.min":      "128m",
+		"taskmanager.memory.network.max":      "128m",
+		"web.refresh-interval":                "100", // so that REST tells at once when a job has ended
+		"traces.reporters":                    "slf4j",
+		"traces.reporter.slf4j.factory.class": "org.apache.flink.traces.slf4j.Slf4jTraceReporterFactory",
+	}
+	switch backend {
+	case "rocksdb", "forst":
+		config["taskmanager.memory.managed.fraction"] = "0.4" // Flink's default; for the others the heap is what counts
+	case embedded, onCluster:
+		if err := s.startServer(ctx, backend); err != nil {
+			return s, err
+		}
+		config["state.backend.type"] = "org.flinkndb.NdbStateBackendFactory"
+		config["state.backend.ndb.address"] = s.server.Address()
+	}
+	if backend == "forst" {
+		config["table.exec.async-state.enabled"] = "true"
+	}
+	s.cluster, err = flinkcluster.Start(ctx, flinkcluster.Options{
+		Home: absolute(p.home), Dir: filepath.Join(s.dir, "flink"), Jars: []string{"dist/flinkndb-flink-2.jar"},
+		TaskManagers: taskManagers, Slots: p.parallelism, TaskManagerMemory: p.memory, Config: config,
+	})
+	if err != nil {
+		return s, err
+	}
+	s.jar, err = s.cluster.Upload(ctx, "dist/flinkndb-testjobs.jar")
+	return s, err
+}
+
+func (s *session) startServer(ctx context.Context, backend string) (err error) {
+	store := ""
+	if backend == onCluster {
+		s.database, err = ndb.Start(ctx, ndb.Options{Dir: filepath.Join(s.dir, "ndb"), DataNodes: 1, Replicas: 1, MySQLServers: 1, DataMemory: "3G"})
+		if err != nil {
+			return err
+		}
+		store = s.database.URL()
+	}
+	s.server, err = stateserver.Start(ctx, absolute("dist/flinkndb"), filepath.Join(s.dir, "s"), store)
+	return err
+}
+
+// stop ends all processes and removes what they left.
+func (s *session) stop() error {
+	var errs []error
+	if s.cluster != nil {
+		errs = append(errs, s.cluster.Stop())
+	}
+	if s.server != nil {
+		errs = append(errs, s.server.Stop())
+	}
+	if s.database != nil {
+		errs = append(errs, s.database.KillAll())
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+}
+
+// pids are the processes whose work counts: Flink's, the state server's and the database's.
+func (s *session) pids() []int {
+	pids := s.cluster.Pids()
+	if s.server != nil {
+		pids = append(pids, s.server.Pid())
+	}
+	if s.database != nil {
+		pids = append(pids, s.database.Pids()...)
+	}
+	return pids
+}
+
+// outputDir is where jobs may write their results.
+func (s *session) outputDir() string { return filepath.Join(s.dir, "out") }
+
+// absolute is for paths below the working folder, which does not fail.
+func absolute(path string) string {
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	return full
+}
