@@ -75,14 +75,20 @@ func newEnvironment(t *testing.T, opt flinkcluster.Options, serverFlags ...strin
 // newEnvironmentOn is newEnvironment with another store.
 func newEnvironmentOn(t *testing.T, store string, opt flinkcluster.Options, serverFlags ...string) *environment {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	return newEnvironmentFor(t, 10*time.Minute, store, opt, serverFlags...)
+}
+
+// newEnvironmentFor is newEnvironmentOn for a test that takes longer.
+func newEnvironmentFor(t *testing.T, limit time.Duration, store string, opt flinkcluster.Options, serverFlags ...string) *environment {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)
 	// Unix sockets have short names, test folders long ones.
 	dir, err := os.MkdirTemp("", "fndb")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Cleanup(func() { _ = os.RemoveAll(dir + "x") })
 	server, err := stateserver.Start(ctx, absolute(t, "dist/flinkndb"), filepath.Join(dir, "s"), store, serverFlags...)
 	if err != nil {
 		t.Fatal(err)
