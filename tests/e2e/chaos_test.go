@@ -27,6 +27,8 @@ const (
 	chaosMinutes = "FLINKNDB_CHAOS_MINUTES"
 	// chaosSeed is the variable that repeats the choices of a campaign.
 	chaosSeed = "FLINKNDB_CHAOS_SEED"
+	// databaseConnections is how many the server opens to each MySQL server at most, unless told otherwise.
+	databaseConnections = 16
 )
 
 // fault is something bad that ends again.
@@ -47,8 +49,11 @@ type campaign struct {
 	proxy  *faultproxy.Proxy
 	faults []fault
 	counts map[string]int
-	ledger ledger
-	job    string
+	// sockets is how many the server may have open when no session is left: it listens, Flink's processes keep one
+	// each to release snapshots, and a database takes some.
+	sockets int
+	ledger  ledger
+	job     string
 }
 
 // TestChaos has random faults strike Flink, the server, and the network between them, on the embedded store.
@@ -62,6 +67,7 @@ func TestChaosOnNDB(t *testing.T) {
 	database := startNDB(t)
 	c := newCampaign(t, database.URL("durability=disk"))
 	c.faults = append(c.faults, c.databaseFaults(database)...)
+	c.sockets += 2 * databaseConnections
 	c.run()
 }
 
@@ -106,7 +112,7 @@ func newCampaign(t *testing.T, store string) *campaign {
 	proxy.Forward(strings.TrimPrefix(e.server.Address(), "unix://"))
 	const rate = 2_000
 	c := &campaign{
-		environment: e, random: rand.New(rand.NewPCG(seed, 0)), proxy: proxy, counts: make(map[string]int),
+		environment: e, random: rand.New(rand.NewPCG(seed, 0)), proxy: proxy, counts: make(map[string]int), sockets: 8,
 		ledger: ledger{keys: 500, records: int(minutes * 60 * rate), rate: rate},
 	}
 	c.faults = c.commonFaults()
@@ -223,10 +229,10 @@ func (c *campaign) move() {
 			return
 		}
 		if err := c.cluster.Cancel(c.ctx, c.job); err != nil {
-			if c.finished() {
-				return
-			}
-			c.t.Fatal(err)
+			// It may have ended meanwhile, which Flink's REST interface tells seconds later.
+			c.t.Logf("cancel: %.200v", err)
+			c.must(c.cluster.AwaitJob(c.ctx, c.job, 10*time.Second, "finished", func(j *flinkcluster.Job) bool { return j.State == "FINISHED" }))
+			return
 		}
 		run.SavepointPath, run.ClaimMode = c.retainedCheckpoint(), "CLAIM"
 	} else {
@@ -341,8 +347,8 @@ func (c *campaign) awaitNothingLeft() {
 	}
 	sockets, err := c.serverSockets()
 	c.must(err)
-	if sockets > 8 {
-		c.t.Errorf("the server has %d sockets without a session", sockets)
+	if sockets > c.sockets {
+		c.t.Errorf("the server has %d sockets without a session, at most %d are for other purposes", sockets, c.sockets)
 	}
 }
 
