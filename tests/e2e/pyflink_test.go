@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,6 +18,9 @@ import (
 // results must be the same.
 func TestPyFlink(t *testing.T) {
 	const records = 30_000
+	if _, err := os.Stat(absolute(t, ".cache/pyflink/complete")); err != nil {
+		t.Skipf("what PyFlink needs is not installed, see scripts/install-pyflink: %v", err)
+	}
 	python := absolute(t, ".cache/pyflink/bin/python")
 	e := newEnvironment(t, flinkcluster.Options{TaskManagers: 2, Slots: 2, TaskManagerMemory: "1600m", Config: map[string]string{
 		"execution.checkpointing.interval":    "2 s",
