@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -28,30 +29,68 @@ type grown struct {
 
 const growthInterval = "2 s"
 
+var grownColumns = []string{"backend", "megabytes", "round", "checkpoint_ms", "sync_ms", "checkpoint_bytes", "noticed_ms", "running_ms", "first_ms", "initialize_ms", "restore_ms", "failure"}
+
+func (g *grown) row(round int) []string {
+	return []string{g.backend, fmt.Sprint(g.megabytes), fmt.Sprint(round), fmt.Sprint(g.checkpointMillis), fmt.Sprint(g.syncMillis), fmt.Sprint(g.checkpointBytes),
+		fmt.Sprint(g.detected.Milliseconds()), fmt.Sprint(g.running.Milliseconds()), fmt.Sprint(g.first.Milliseconds()), fmt.Sprint(g.openMillis), fmt.Sprint(g.restoreMillis), g.failure}
+}
+
+func parseGrown(row []string) (grown, error) {
+	n := numbers{row: row}
+	millis := func() time.Duration { return time.Duration(n.integer()) * time.Millisecond }
+	g := grown{backend: n.text(), megabytes: n.integer()}
+	_ = n.text() // the round
+	g.checkpointMillis, g.syncMillis, g.checkpointBytes = n.integer(), n.integer(), n.integer()
+	g.detected, g.running, g.first = millis(), millis(), millis()
+	g.openMillis, g.restoreMillis, g.failure = n.integer(), n.integer(), n.text()
+	return g, n.err
+}
+
 // measureGrowth fills states of several sizes, updates them at the same rate, looks at the checkpoints, and kills the
 // TaskManager while another one stands by.
 func (p *plan) measureGrowth(ctx context.Context) ([]grown, error) {
 	if !slices.Contains(p.workloads, "growth") {
 		return nil, nil
 	}
-	var all []grown
+	journal, err := openJournal(strings.TrimSuffix(p.csv, ".csv")+"-growth.csv", grownColumns, p.resume)
+	if err != nil {
+		return nil, err
+	}
 	for round := range p.rounds {
 		for _, megabytes := range p.sizes {
 			for i := range p.backends {
-				g := grown{backend: p.backends[(i+round)%len(p.backends)], megabytes: megabytes}
-				err := p.grow(ctx, &g)
-				if ctx.Err() != nil {
-					return nil, ctx.Err()
+				if err := p.growOnce(ctx, journal, p.backends[(i+round)%len(p.backends)], megabytes, round+1); err != nil {
+					return nil, err
 				}
-				if err != nil {
-					g.failure = err.Error()
-				}
-				all = append(all, g)
-				fmt.Fprintf(os.Stderr, "round %d of %d: %+v\n", round+1, p.rounds, g)
 			}
 		}
 	}
+	var all []grown
+	for _, row := range journal.rows {
+		g, err := parseGrown(row)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
 	return all, nil
+}
+
+func (p *plan) growOnce(ctx context.Context, journal *journal, backend string, megabytes int64, round int) error {
+	if _, done := journal.find(backend, fmt.Sprint(megabytes), fmt.Sprint(round)); done {
+		return nil
+	}
+	g := grown{backend: backend, megabytes: megabytes}
+	err := p.grow(ctx, &g)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		g.failure = err.Error()
+	}
+	fmt.Fprintf(os.Stderr, "round %d of %d: %+v\n", round, p.rounds, g)
+	return journal.add(g.row(round))
 }
 
 func (p *plan) grow(ctx context.Context, g *grown) (err error) {
@@ -196,4 +235,39 @@ func (p *plan) reportGrowth(all []grown) string {
 		}
 	}
 	return out.String()
+}
+
+// growthPlots are charts by file name: duration of checkpoints, and time until the first record after a kill.
+func (p *plan) growthPlots(all []grown) map[string]string {
+	if len(all) == 0 {
+		return nil
+	}
+	var sizes []string
+	for _, megabytes := range p.sizes {
+		sizes = append(sizes, fmt.Sprintf("%d MB", megabytes))
+	}
+	chart := func(title string, figure func(grown) int64) string {
+		lines := make([]series, len(p.backends))
+		for i, backend := range p.backends {
+			lines[i].name = backend
+			for _, megabytes := range p.sizes {
+				var of []int64
+				for _, g := range all {
+					if g.backend == backend && g.megabytes == megabytes && g.failure == "" {
+						of = append(of, figure(g))
+					}
+				}
+				value := math.NaN()
+				if len(of) > 0 {
+					value = float64(median(of))
+				}
+				lines[i].values = append(lines[i].values, value)
+			}
+		}
+		return barChart(title, sizes, lines, 0)
+	}
+	return map[string]string{
+		"checkpoints": chart("duration of a checkpoint (ms) by size of the state", func(g grown) int64 { return g.checkpointMillis }),
+		"recovery":    chart("from kill -9 of the TaskManager to the first record (ms) by size of the state", func(g grown) int64 { return g.first.Milliseconds() }),
+	}
 }

@@ -7,7 +7,8 @@
 //
 // Backends: Flink's hashmap, rocksdb and forst (with asynchronous state), flinkndb with the embedded store, and
 // flinkndb-cluster on a MySQL NDB Cluster that is started for it. A backend's jobs of one round share a Flink cluster;
-// each round begins with another backend. What fails is reported as such.
+// each round begins with another backend. What fails is reported as such. Every measurement goes to a CSV file at once;
+// -resume goes on with it. The report (.md) and charts (.svg) stand beside it.
 package main
 
 import (
@@ -41,13 +42,20 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := writeCSV(p.csv, results); err != nil {
-		return err
-	}
 	text := p.report(results) + p.reportGrowth(growth)
 	fmt.Print(text)
-	if err := os.WriteFile(strings.TrimSuffix(p.csv, ".csv")+".md", []byte(text), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
+	base := strings.TrimSuffix(p.csv, ".csv")
+	files := map[string]string{base + ".md": text}
+	for name, plot := range p.plots(results) {
+		files[base+"-"+name+".svg"] = plot
+	}
+	for name, plot := range p.growthPlots(growth) {
+		files[base+"-"+name+".svg"] = plot
+	}
+	for file, content := range files {
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
 	}
 	return nil
 }

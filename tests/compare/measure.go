@@ -29,24 +29,49 @@ type result struct {
 	digest                  string // of the result, where the job makes one
 }
 
+var resultColumns = []string{"workload", "case", "backend", "round", "records", "seconds", "checkpoints", "checkpoint_ms", "checkpoint_bytes",
+	"state_bytes", "cpu_seconds", "memory_bytes", "changes/digest", "failure"}
+
+func (r *result) row() []string {
+	return []string{r.workload, r.name, r.backend, fmt.Sprint(r.round), fmt.Sprint(r.records), fmt.Sprintf("%.2f", r.seconds), fmt.Sprint(r.checkpoints),
+		fmt.Sprint(r.checkpointMillis), fmt.Sprint(r.checkpointBytes), fmt.Sprint(r.stateBytes), fmt.Sprintf("%.2f", r.cpuSeconds), fmt.Sprint(r.memoryBytes), r.digest, r.failure}
+}
+
+func parseResult(row []string) (result, error) {
+	n := numbers{row: row}
+	r := result{workload: n.text(), name: n.text(), backend: n.text(), round: int(n.integer()), records: int(n.integer()), seconds: n.decimal(),
+		checkpoints: int(n.integer()), checkpointMillis: n.integer(), checkpointBytes: n.integer(), stateBytes: n.integer(), cpuSeconds: n.decimal(),
+		memoryBytes: n.integer(), digest: n.text(), failure: n.text()}
+	return r, n.err
+}
+
 // measure runs everything, round by round, so that a change of the machine's speed meets all backends.
 func (p *plan) measure(ctx context.Context) ([]result, error) {
-	var results []result
+	journal, err := openJournal(p.csv, resultColumns, p.resume)
+	if err != nil {
+		return nil, err
+	}
 	for round := range p.rounds {
 		for i := range p.backends {
 			backend := p.backends[(i+round)%len(p.backends)]
-			of, err := p.measureBackend(ctx, backend, round+1)
-			if err != nil {
+			if err := p.measureBackend(ctx, journal, backend, round+1); err != nil {
 				return nil, err
 			}
-			results = append(results, of...)
 		}
+	}
+	var results []result
+	for _, row := range journal.rows {
+		r, err := parseResult(row)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, r)
 	}
 	return results, nil
 }
 
 // measureBackend runs all jobs of a round on one backend. After a failure the rest runs on a new cluster.
-func (p *plan) measureBackend(ctx context.Context, backend string, round int) (results []result, err error) {
+func (p *plan) measureBackend(ctx context.Context, journal *journal, backend string, round int) (err error) {
 	var s *session
 	defer func() {
 		if s != nil {
@@ -54,6 +79,9 @@ func (p *plan) measureBackend(ctx context.Context, backend string, round int) (r
 		}
 	}()
 	for i, c := range p.cases("") {
+		if _, done := journal.find(c.workload, c.name, backend, fmt.Sprint(round)); done {
+			continue
+		}
 		var r result
 		var failure error
 		if s == nil {
@@ -63,23 +91,25 @@ func (p *plan) measureBackend(ctx context.Context, backend string, round int) (r
 			r, failure = s.run(ctx, p.cases(s.outputDir())[i], p.parallelism)
 		}
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		r.workload, r.name, r.records, r.backend, r.round = c.workload, c.name, c.records, backend, round
 		if failure != nil {
 			r.failure = failure.Error()
 			if s != nil {
 				if err := s.stop(); err != nil {
-					return nil, err
+					return err
 				}
 				s = nil
 			}
 		}
-		results = append(results, r)
+		if err := journal.add(r.row()); err != nil {
+			return err
+		}
 		fmt.Fprintf(os.Stderr, "round %d of %d, %s, %s %s: %.1f s, %.0f records/s, checkpoints %d of median %d ms, CPU %.1f s %.300s\n", round, p.rounds, backend, c.workload, c.name,
 			r.seconds, float64(r.records)/max(r.seconds, 0.001), r.checkpoints, r.checkpointMillis, r.cpuSeconds, r.failure)
 	}
-	return results, nil
+	return nil
 }
 
 // startWarm starts a session and runs a tenth of a job in it, so that the first one measured does not pay for the

@@ -24,6 +24,7 @@ type plan struct {
 	parallelism                   int
 	memory, interval              string
 	home, csv                     string
+	resume                        bool
 }
 
 // testcase is one job.
@@ -64,7 +65,8 @@ func parse(args []string) (*plan, error) {
 	flags.StringVar(&p.memory, "memory", "4g", "taskmanager.memory.process.size")
 	flags.StringVar(&p.interval, "interval", "10 s", "checkpoint interval")
 	flags.StringVar(&p.home, "flink", ".cache/flink/2.3.0/pyflink", "Flink distribution")
-	flags.StringVar(&p.csv, "csv", "build/compare.csv", "file for all measurements; the report stands beside it as .md")
+	flags.StringVar(&p.csv, "csv", "build/compare.csv", "file for all measurements; report and charts stand beside it")
+	flags.BoolVar(&p.resume, "resume", false, "go on with what the file of measurements has")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
