@@ -36,12 +36,7 @@ func TestFork(t *testing.T) {
 	e.verify(l)
 	e.checkGarbage()
 	e.must(e.cluster.DisposeSavepoint(e.ctx, savepoint))
-	_, err = e.server.Command(e.ctx, "gc")
-	e.must(err)
-	if rows, _ := e.countRows(); rows != 0 {
-		snapshots, err := e.server.Command(e.ctx, "snapshots")
-		t.Errorf("%d rows are left when both jobs have ended and the savepoint is disposed of (%v):\n%s", rows, err, snapshots)
-	}
+	e.awaitEmptyStore()
 }
 
 // TestTimeTravel restores an older one of the retained checkpoints: what came after it has never been, and is
