@@ -221,10 +221,7 @@ func (r *resolution) value() []byte {
 // result means that the row can go.
 func trim(versions []version, views []History, bottom bool) []version {
 	var few [8]bool
-	needed := few[:min(len(versions), len(few))]
-	if len(versions) > len(few) {
-		needed = make([]bool, len(versions))
-	}
+	needed := append(few[:0], make([]bool, len(versions))...)
 	for _, h := range views {
 		for i, v := range versions {
 			if !h.sees(v.stamp) {

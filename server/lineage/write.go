@@ -67,7 +67,6 @@ type writing struct {
 
 	rows    []pendingRow
 	keyBuf  []byte
-	encoded []byte         // what the rows hold afterwards, one behind the other
 	surplus []store.RowKey // rows left with something for the sweeper
 	skipped bool
 
@@ -80,7 +79,6 @@ type pendingRow struct {
 	key      store.RowKey
 	part     int
 	changes  []change // of this row, in their order
-	isNew    bool     // it is known that the store has no such row
 	existed  bool
 	versions []version
 	few      [2]version // what versions mostly is in
@@ -201,7 +199,7 @@ func (w *writing) load() error {
 	for i := range w.rows {
 		row := &w.rows[i]
 		row.versions = row.few[:0]
-		if row.isNew = w.isNew(row); !row.isNew {
+		if !w.isNew(row) {
 			keys, asked = append(keys, row.key), append(asked, row)
 		}
 	}
@@ -259,7 +257,7 @@ func (w *writing) store() error {
 	puts := make([]store.Row, 0, len(w.rows))
 	var deletes []store.RowKey
 	limit := w.s.l.store.Limits().MaxValueBytes
-	w.encoded = make([]byte, 0, w.encodedSize())
+	encoded := make([]byte, 0, w.encodedSize()) // all rows, one behind the other
 	for i := range w.rows {
 		row := &w.rows[i]
 		p := &w.s.record.Parts[row.part]
@@ -271,9 +269,9 @@ func (w *writing) store() error {
 			}
 			continue
 		}
-		start := len(w.encoded)
-		w.encoded = appendRow(w.encoded, row.versions)
-		raw := w.encoded[start:len(w.encoded):len(w.encoded)]
+		start := len(encoded)
+		encoded = appendRow(encoded, row.versions)
+		raw := encoded[start:len(encoded):len(encoded)]
 		if len(raw) > limit {
 			return fmt.Errorf("%w: a row would hold %d bytes with the versions that snapshots need, the store takes %d", ErrTooLarge, len(raw), limit)
 		}

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -364,7 +363,7 @@ func (c *campaign) whatIsLeft() error {
 			ID string `json:"snapshot_id"`
 		} `json:"snapshots"`
 	}
-	if err := errors.Join(c.ask(&sessions, "sessions"), c.ask(&snapshots, "snapshots")); err != nil {
+	if err := errors.Join(c.server.Ask(c.ctx, &sessions, "sessions"), c.server.Ask(c.ctx, &snapshots, "snapshots")); err != nil {
 		return err
 	}
 	if n := len(sessions.Sessions); n > 0 {
@@ -376,26 +375,7 @@ func (c *campaign) whatIsLeft() error {
 		}
 		c.counts["snapshot that Flink lost track of"]++
 	}
-	if _, err := c.server.Command(c.ctx, "gc"); err != nil {
-		return err
-	}
-	rows, versions, err := c.server.CountRows(c.ctx)
-	if err == nil && rows > 0 {
-		err = fmt.Errorf("%d rows with %d versions", rows, versions)
-	}
-	return err
-}
-
-// ask runs an administrator's command and decodes what it prints.
-func (c *campaign) ask(into any, command string) error {
-	raw, err := c.server.Command(c.ctx, command, "-o", "json")
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		return fmt.Errorf("answer of flinkndb %s: %w", command, err)
-	}
-	return nil
+	return c.rowsAfterCollection()
 }
 
 // serverSockets counts the open sockets of the server.

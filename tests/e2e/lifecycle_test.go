@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"syscall"
@@ -76,33 +75,39 @@ func (e *environment) checkGarbage() {
 // awaitEmptyStore demands that no row is left once Flink has released everything.
 func (e *environment) awaitEmptyStore() {
 	e.t.Helper()
-	rows := 0
+	var left error
 	if err := flinkcluster.Poll(e.ctx, 30*time.Second, "an empty store", func() bool {
-		_, err := e.server.Command(e.ctx, "gc")
-		e.must(err)
-		rows, _ = e.countRows()
-		return rows == 0
+		left = e.rowsAfterCollection()
+		return left == nil
 	}); err != nil {
 		snapshots, listErr := e.server.Command(e.ctx, "snapshots")
-		e.t.Errorf("%d rows are left: %v\n%s", rows, errors.Join(err, listErr), snapshots)
+		e.t.Errorf("%v\n%s", errors.Join(err, left, listErr), snapshots)
 	}
+}
+
+// rowsAfterCollection has the server collect; rows that are left are the error.
+func (e *environment) rowsAfterCollection() error {
+	if _, err := e.server.Command(e.ctx, "gc"); err != nil {
+		return err
+	}
+	rows, versions, err := e.server.CountRows(e.ctx)
+	if err == nil && rows > 0 {
+		err = fmt.Errorf("%d rows with %d versions are left", rows, versions)
+	}
+	return err
 }
 
 func (e *environment) garbageAfterCollection() error {
 	if _, err := e.server.Command(e.ctx, "gc"); err != nil {
 		return err
 	}
-	raw, err := e.server.Command(e.ctx, "gc", "--check", "-o", "json")
-	if err != nil {
-		return err
-	}
 	var report map[string]string
-	if err := json.Unmarshal(raw, &report); err != nil {
-		return fmt.Errorf("answer of flinkndb gc: %w", err)
+	if err := e.server.Ask(e.ctx, &report, "gc", "--check"); err != nil {
+		return err
 	}
 	for _, field := range []string{"removed_rows", "removed_versions", "dropped_row_spaces", "expired_sessions"} {
 		if report[field] != "0" {
-			return fmt.Errorf("garbage after a collection: %s", raw)
+			return fmt.Errorf("garbage after a collection: %v", report)
 		}
 	}
 	return nil

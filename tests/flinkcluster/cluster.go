@@ -291,8 +291,7 @@ func (c *Cluster) start(kind, script string, args ...string) (*Process, error) {
 	}
 	cmd := exec.Command(filepath.Join(c.opt.Home, "bin", script), append([]string{"start-foreground"}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.Env = append(os.Environ(), "FLINK_CONF_DIR="+c.confDir, "FLINK_LIB_DIR="+c.libDir,
-		"FLINK_LOG_DIR="+filepath.Join(c.opt.Dir, "log"))
+	cmd.Env = c.environment()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the script and its JVM die together
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), out.Close())
@@ -304,6 +303,11 @@ func (c *Cluster) start(kind, script string, args ...string) (*Process, error) {
 		close(p.ended)
 	}()
 	return p, nil
+}
+
+// environment tells Flink's scripts where this cluster has its files.
+func (c *Cluster) environment() []string {
+	return append(os.Environ(), "FLINK_CONF_DIR="+c.confDir, "FLINK_LIB_DIR="+c.libDir, "FLINK_LOG_DIR="+filepath.Join(c.opt.Dir, "log"))
 }
 
 // Output returns everything that the processes of a kind have printed.

@@ -3,7 +3,6 @@ package flinkcluster
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -19,8 +18,7 @@ func (c *Cluster) SubmitPython(ctx context.Context, python, script string, confi
 	}
 	command = append(append(command, "--python", script), args...)
 	cmd := exec.CommandContext(ctx, filepath.Join(c.opt.Home, "bin", "flink"), command...)
-	cmd.Env = append(os.Environ(), "FLINK_CONF_DIR="+c.confDir, "FLINK_LIB_DIR="+c.libDir,
-		"FLINK_LOG_DIR="+filepath.Join(c.opt.Dir, "log"), "PYTHONPATH="+filepath.Dir(c.opt.Home))
+	cmd.Env = append(c.environment(), "PYTHONPATH="+filepath.Dir(c.opt.Home))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("flink run %s: %w:\n%s", script, err, out)

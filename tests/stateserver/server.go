@@ -97,20 +97,28 @@ func (s *Server) Command(ctx context.Context, command string, args ...string) ([
 	return out, nil
 }
 
+// Ask runs an administrator's command and decodes the JSON that it prints.
+func (s *Server) Ask(ctx context.Context, into any, command string, args ...string) error {
+	raw, err := s.Command(ctx, command, append(args, "-o", "json")...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return fmt.Errorf("answer of flinkndb %s: %w", command, err)
+	}
+	return nil
+}
+
 // CountRows asks for all rows and versions in the store.
 func (s *Server) CountRows(ctx context.Context) (rows, versions int, err error) {
-	raw, err := s.Command(ctx, "spaces", "--count", "-o", "json")
-	if err != nil {
-		return 0, 0, err
-	}
 	var answer struct {
 		RowSpaces []struct {
 			Rows     int `json:"rows,string"`
 			Versions int `json:"versions,string"`
 		} `json:"row_spaces"`
 	}
-	if err := json.Unmarshal(raw, &answer); err != nil {
-		return 0, 0, fmt.Errorf("answer of flinkndb spaces: %w", err)
+	if err := s.Ask(ctx, &answer, "spaces", "--count"); err != nil {
+		return 0, 0, err
 	}
 	for _, space := range answer.RowSpaces {
 		rows, versions = rows+space.Rows, versions+space.Versions
