@@ -66,15 +66,7 @@ func (p *plan) measureGrowth(ctx context.Context) ([]grown, error) {
 			}
 		}
 	}
-	var all []grown
-	for _, row := range journal.rows {
-		g, err := parseGrown(row)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, g)
-	}
-	return all, nil
+	return parseAll(journal, parseGrown)
 }
 
 func (p *plan) growOnce(ctx context.Context, journal *journal, backend string, megabytes int64, round int) error {
@@ -159,13 +151,6 @@ func (s *session) measureCheckpoints(ctx context.Context, job string, g *grown) 
 	return nil
 }
 
-var (
-	firstLine  = regexp.MustCompile(`FIRST 0 (\d+)`)
-	initSpan   = regexp.MustCompile(`(?s)name=JobInitialization.*`)
-	restoreAt  = regexp.MustCompile(`maxRestoreStateDurationMs[=:]\s*(\d+)`)
-	initialize = regexp.MustCompile(`maxInitializeStateDurationMs[=:]\s*(\d+)`)
-)
-
 func (s *session) measureRecovery(ctx context.Context, job string, worker *flinkcluster.Process, g *grown) error {
 	killed := time.Now()
 	if err := worker.Kill(); err != nil {
@@ -186,23 +171,29 @@ func (s *session) measureRecovery(ctx context.Context, job string, worker *flink
 	if err != nil {
 		return err
 	}
-	millis, err := strconv.ParseInt(firstLine.FindStringSubmatch(output)[1], 10, 64)
-	if err != nil {
-		return fmt.Errorf("line FIRST: %w", err)
-	}
-	g.first = time.UnixMilli(millis).Sub(killed)
-	output, err = s.cluster.JobManager().Output()
+	first, err := figure(output, `FIRST 0 (\d+)`)
 	if err != nil {
 		return err
 	}
-	span := initSpan.FindString(output[max(0, strings.LastIndex(output, "name=JobInitialization")):])
-	if m := restoreAt.FindStringSubmatch(span); m != nil {
-		g.restoreMillis, _ = strconv.ParseInt(m[1], 10, 64) // digits only
+	g.first = time.UnixMilli(first).Sub(killed)
+	if output, err = s.cluster.JobManager().Output(); err != nil {
+		return err
 	}
-	if m := initialize.FindStringSubmatch(span); m != nil {
-		g.openMillis, _ = strconv.ParseInt(m[1], 10, 64)
+	restored := output[max(0, strings.LastIndex(output, "JobInitialization")):] // the newest of these spans
+	if g.restoreMillis, err = figure(restored, `maxRestoreStateDurationMs\D+(\d+)`); err != nil {
+		return err
 	}
-	return nil
+	g.openMillis, err = figure(restored, `maxInitializeStateDurationMs\D+(\d+)`)
+	return err
+}
+
+// figure finds the number that a pattern's group matches.
+func figure(text, pattern string) (int64, error) {
+	found := regexp.MustCompile(pattern).FindStringSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("the output has nothing like %s", pattern)
+	}
+	return strconv.ParseInt(found[1], 10, 64)
 }
 
 // reportGrowth is a table of medians.

@@ -74,6 +74,19 @@ func (j *journal) add(row []string) error {
 	return j.write()
 }
 
+// parseAll returns what a journal holds.
+func parseAll[T any](j *journal, parse func(row []string) (T, error)) ([]T, error) {
+	var all []T
+	for _, row := range j.rows {
+		one, err := parse(row)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
 // numbers reads columns one after the other; the first that is no number is the error.
 type numbers struct {
 	row []string

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -59,15 +60,7 @@ func (p *plan) measure(ctx context.Context) ([]result, error) {
 			}
 		}
 	}
-	var results []result
-	for _, row := range journal.rows {
-		r, err := parseResult(row)
-		if err != nil {
-			return nil, err
-		}
-		results = append(results, r)
-	}
-	return results, nil
+	return parseAll(journal, parseResult)
 }
 
 // measureBackend runs all jobs of a round on one backend. After a failure the rest runs on a new cluster.
@@ -78,7 +71,7 @@ func (p *plan) measureBackend(ctx context.Context, journal *journal, backend str
 			err = errors.Join(err, s.stop())
 		}
 	}()
-	for i, c := range p.cases("") {
+	for i, c := range p.cases() {
 		if _, done := journal.find(c.workload, c.name, backend, fmt.Sprint(round)); done {
 			continue
 		}
@@ -88,7 +81,7 @@ func (p *plan) measureBackend(ctx context.Context, journal *journal, backend str
 			s, failure = p.startWarm(ctx, backend, i)
 		}
 		if failure == nil {
-			r, failure = s.run(ctx, p.cases(s.outputDir())[i], p.parallelism)
+			r, failure = s.run(ctx, c, p.parallelism)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -121,7 +114,7 @@ func (p *plan) startWarm(ctx context.Context, backend string, first int) (*sessi
 	}
 	short := *p
 	short.events, short.orders, short.records = max(1, p.events/10), max(1, p.orders/10), max(1, p.records/10)
-	if _, err := s.run(ctx, short.cases(s.outputDir())[first], p.parallelism); err != nil {
+	if _, err := s.run(ctx, short.cases()[first], p.parallelism); err != nil {
 		return nil, errors.Join(fmt.Errorf("warming up: %w", err), s.stop())
 	}
 	return s, nil
@@ -132,7 +125,7 @@ func (s *session) run(ctx context.Context, c testcase, parallelism int) (r resul
 	if err != nil {
 		return r, err
 	}
-	job, err := s.cluster.Submit(ctx, s.jar, c.run(parallelism))
+	job, err := s.cluster.Submit(ctx, s.jar, c.run(parallelism, filepath.Join(s.dir, "out")))
 	if err != nil {
 		return r, err
 	}

@@ -111,8 +111,8 @@ func list(flags *flag.FlagSet, into *[]string, name string, value, allowed []str
 	})
 }
 
-// cases are the jobs of all workloads. SQL results that go to files are written below output.
-func (p *plan) cases(output string) []testcase {
+// cases are the jobs of all workloads.
+func (p *plan) cases() []testcase {
 	var all []testcase
 	for _, workload := range p.workloads {
 		switch workload {
@@ -123,7 +123,7 @@ func (p *plan) cases(output string) []testcase {
 			}
 		case "sql":
 			all = append(all, testcase{workload, "17 queries at once", "org.flinkndb.testjobs.SqlJob",
-				[]string{"--records", strconv.Itoa(p.orders), "--output", "file://" + output}, p.orders})
+				[]string{"--records", strconv.Itoa(p.orders)}, p.orders})
 		case "ledger":
 			all = append(all, testcase{workload, "every kind of state", "org.flinkndb.testjobs.LedgerJob",
 				[]string{"--records", strconv.Itoa(p.records), "--keys", strconv.Itoa(p.keys)}, p.records})
@@ -135,6 +135,7 @@ func (p *plan) cases(output string) []testcase {
 	return all
 }
 
-func (c *testcase) run(parallelism int) flinkcluster.Run {
-	return flinkcluster.Run{EntryClass: c.entry, Args: c.args, Parallelism: parallelism}
+// run describes the job for Flink. Results that go to files are written below output.
+func (c *testcase) run(parallelism int, output string) flinkcluster.Run {
+	return flinkcluster.Run{EntryClass: c.entry, Args: append(c.args, "--output", "file://"+output), Parallelism: parallelism}
 }

@@ -28,7 +28,7 @@ func (p *plan) report(results []result) string {
 func (p *plan) reportRates(out *strings.Builder, workload string, results []result) {
 	fmt.Fprintf(out, "\n## %s: records/s, and how many times rocksdb's\n\n| case | %s |\n|---|%s\n", workload, strings.Join(p.backends, " | "), strings.Repeat("---|", len(p.backends)))
 	ratios := make(map[string][]float64)
-	for _, c := range p.cases("") {
+	for _, c := range p.cases() {
 		if c.workload != workload {
 			continue
 		}
@@ -63,7 +63,7 @@ func (p *plan) reportRates(out *strings.Builder, workload string, results []resu
 // reportCosts is a table of checkpoints, CPU time and memory.
 func (p *plan) reportCosts(out *strings.Builder, workload string, results []result) {
 	out.WriteString("\n| case | backend | checkpoint | written by it | state | CPU of all processes | memory of all processes, peak so far | failures |\n|---|---|---|---|---|---|---|---|\n")
-	for _, c := range p.cases("") {
+	for _, c := range p.cases() {
 		if c.workload != workload {
 			continue
 		}
@@ -126,7 +126,7 @@ func (p *plan) plots(results []result) map[string]string {
 	for _, workload := range p.workloads {
 		var names []string
 		all := make([]series, len(p.backends))
-		for _, c := range p.cases("") {
+		for _, c := range p.cases() {
 			reference := median(rates(results, c, "rocksdb"))
 			if c.workload != workload || reference == 0 {
 				continue

@@ -56,8 +56,12 @@ func (p *plan) start(ctx context.Context, backend string, taskManagers int, inte
 	if backend == "forst" {
 		config["table.exec.async-state.enabled"] = "true"
 	}
+	home, err := filepath.Abs(p.home)
+	if err != nil {
+		return s, fmt.Errorf("-flink: %w", err)
+	}
 	s.cluster, err = flinkcluster.Start(ctx, flinkcluster.Options{
-		Home: absolute(p.home), Dir: filepath.Join(s.dir, "flink"), Jars: []string{"dist/flinkndb-flink-2.jar"},
+		Home: home, Dir: filepath.Join(s.dir, "flink"), Jars: []string{"dist/flinkndb-flink-2.jar"},
 		TaskManagers: taskManagers, Slots: p.parallelism, TaskManagerMemory: p.memory, Config: config,
 	})
 	if err != nil {
@@ -76,7 +80,11 @@ func (s *session) startServer(ctx context.Context, backend string) (err error) {
 		}
 		store = s.database.URL()
 	}
-	s.server, err = stateserver.Start(ctx, absolute("dist/flinkndb"), filepath.Join(s.dir, "s"), store)
+	binary, err := filepath.Abs("dist/flinkndb")
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	s.server, err = stateserver.Start(ctx, binary, filepath.Join(s.dir, "s"), store)
 	return err
 }
 
@@ -105,16 +113,4 @@ func (s *session) pids() []int {
 		pids = append(pids, s.database.Pids()...)
 	}
 	return pids
-}
-
-// outputDir is where jobs may write their results.
-func (s *session) outputDir() string { return filepath.Join(s.dir, "out") }
-
-// absolute is for paths below the working folder, which does not fail.
-func absolute(path string) string {
-	full, err := filepath.Abs(path)
-	if err != nil {
-		return path
-	}
-	return full
 }

@@ -3,12 +3,9 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/flinkndb/flinkndb/tests/flinkcluster"
@@ -40,9 +37,11 @@ func TestPyFlink(t *testing.T) {
 	}
 	job, output := run("rocksdb", 0)
 	e.awaitFinished(job)
-	expected := pythonResults(t, output)
-	if len(expected) != 200 {
-		t.Fatalf("%d results of 100 keys and two kinds: %q", len(expected), expected)
+	expected := changelog(t, output)
+	for _, query := range []string{"history", "spread"} {
+		if n := len(expected[query]); n != 100 {
+			t.Fatalf("%s: %d results of 100 keys", query, n)
+		}
 	}
 	job, output = run("org.flinkndb.NdbStateBackendFactory", 1_000)
 	e.awaitRunning(job)
@@ -51,41 +50,8 @@ func TestPyFlink(t *testing.T) {
 	_, err := e.cluster.AddTaskManager()
 	e.must(err)
 	e.awaitFinished(job)
-	found := pythonResults(t, output)
-	if !slices.Equal(found, expected) {
-		t.Fatalf("found\n%s\nexpected\n%s", strings.Join(found, "\n"), strings.Join(expected, "\n"))
+	found := changelog(t, output)
+	for query := range expected {
+		agree(t, query, expected[query], found[query])
 	}
-	t.Logf("%d results agree, the first is %q", len(found), found[0])
-}
-
-// pythonResults are the lines of the histories, and what remains of the changes of the spreads.
-func pythonResults(t *testing.T, folder string) []string {
-	t.Helper()
-	lines, err := flinkcluster.ReadFileSink(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	counts := make(map[string]int)
-	for _, line := range lines {
-		var kind string
-		var key, spread int
-		if n, _ := fmt.Sscanf(line, "spread %s %d %d", &kind, &key, &spread); n != 3 {
-			counts[line]++
-			continue
-		}
-		row := fmt.Sprintf("spread %d %d", key, spread)
-		if strings.HasSuffix(kind, "INSERT") || strings.HasSuffix(kind, "UPDATE_AFTER") || kind == "+I" || kind == "+U" {
-			counts[row]++
-		} else {
-			counts[row]--
-		}
-	}
-	var results []string
-	for row, n := range counts {
-		if n != 0 {
-			results = append(results, fmt.Sprintf("%d × %s", n, row))
-		}
-	}
-	slices.Sort(results)
-	return results
 }

@@ -53,22 +53,27 @@ func TestSQL(t *testing.T) {
 	found := changelog(t, output)
 	for _, query := range []string{"aggregate", "retracting", "tumble", "hop", "session", "inner join", "left join", "full join",
 		"semi join", "anti join", "interval join", "temporal join", "top", "first row", "last row", "over", "match"} {
-		want, got := expected[query], found[query]
-		if len(want) == 0 {
-			t.Errorf("%s: no rows, it shows nothing", query)
-		}
-		different := 0
-		for row, n := range want {
-			if got[row] != n {
-				different++
-			}
-		}
-		if different > 0 || len(got) != len(want) {
-			t.Errorf("%s: %d rows, expected %d; %d differ", query, len(got), len(want), different)
-			continue
-		}
-		t.Logf("%s: %d rows agree", query, len(want))
+		agree(t, query, expected[query], found[query])
 	}
+}
+
+// agree demands that a query has some rows, and the same as expected.
+func agree(t *testing.T, query string, want, got map[string]int) {
+	t.Helper()
+	if len(want) == 0 {
+		t.Errorf("%s: no rows, it shows nothing", query)
+	}
+	different := 0
+	for row, n := range want {
+		if got[row] != n {
+			different++
+		}
+	}
+	if different > 0 || len(got) != len(want) {
+		t.Errorf("%s: %d rows, expected %d; %d differ", query, len(got), len(want), different)
+		return
+	}
+	t.Logf("%s: %d rows agree", query, len(want))
 }
 
 // changelog adds up the changes in the files of a job: for each query its rows, with how often they are there.

@@ -3,7 +3,8 @@
 usage: orders.py RECORDS RATE OUTPUT
 
 Number i goes to key i % 100. At the end of the input a timer of each key prints what its states hold; beside it a
-table aggregates the same numbers with an aggregate function written in Python. Lines go to files in OUTPUT.
+table aggregates the same numbers with an aggregate function written in Python. Changes go to files in
+OUTPUT, as lines "kind query +I[row]".
 """
 
 import sys
@@ -82,7 +83,7 @@ class History(KeyedProcessFunction):
 
     def on_timer(self, timestamp, ctx):
         digits = sorted(self.digits.items())
-        yield "history %d %d %d %s %s" % (
+        yield "+I history +I[%d, %d, %d, %s, %s]" % (
             ctx.get_current_key(),
             self.count.value(),
             self.sum.get(),
@@ -142,7 +143,7 @@ def main(records, rate, output):
         .select(col("k"), call(spread, col("v")).alias("spread"))
     )
     changes = tables.to_changelog_stream(spreads).map(
-        lambda row: "spread %s %d %d" % (row.get_row_kind(), row[0], row[1]), Types.STRING()
+        lambda row: "%s spread +I[%d, %d]" % (row.get_row_kind(), row[0], row[1]), Types.STRING()
     )
 
     sink = (
