@@ -57,28 +57,23 @@ type campaign struct {
 
 // TestChaos has random faults strike Flink, the server, and the network between them, on the embedded store.
 func TestChaos(t *testing.T) {
-	c := newCampaign(t, "")
+	c := newCampaign(t, campaignMinutes(t), "")
 	c.run()
 }
 
 // TestChaosOnNDB adds the database's processes to what is struck.
 func TestChaosOnNDB(t *testing.T) {
+	minutes := campaignMinutes(t)
 	database := startNDB(t)
-	c := newCampaign(t, database.URL("durability=disk"))
+	c := newCampaign(t, minutes, database.URL("durability=disk"))
 	c.faults = append(c.faults, c.databaseFaults(database)...)
 	c.sockets += 2 * databaseConnections
 	c.run()
 }
 
-func newCampaign(t *testing.T, store string) *campaign {
+// campaignMinutes says how long a campaign lasts, and skips the test when nobody asked for one.
+func campaignMinutes(t *testing.T) float64 {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv(chaosSeed); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("%s: %v", chaosSeed, err)
-		}
-	}
 	text := os.Getenv(chaosMinutes)
 	if text == "" {
 		t.Skipf("a campaign lasts minutes or hours: `make chaos`, or set %s", chaosMinutes)
@@ -86,6 +81,18 @@ func newCampaign(t *testing.T, store string) *campaign {
 	minutes, err := strconv.ParseFloat(text, 64)
 	if err != nil || minutes <= 0 {
 		t.Fatalf("%s: found %q, allowed are numbers over 0", chaosMinutes, text)
+	}
+	return minutes
+}
+
+func newCampaign(t *testing.T, minutes float64, store string) *campaign {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv(chaosSeed); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s: %v", chaosSeed, err)
+		}
 	}
 	t.Logf("%s=%d, %g minutes", chaosSeed, seed, minutes)
 	dir, err := os.MkdirTemp("", "fcha")
