@@ -36,6 +36,10 @@ public class BackendState {
     @Param({"hashmap", "rocksdb", "forst", "ndb"})
     private String backend;
 
+    /** FlinkNDB's {@code state.backend.ndb.cache.size}; empty for the default value. */
+    @Param({""})
+    private String cache;
+
     AbstractKeyedStateBackend<Long> keyed;
     private Path folder;
     private ServerProcess server;
@@ -49,6 +53,9 @@ public class BackendState {
             server = ServerProcess.start(folder);
             configuration.setString("state.backend.type", "org.flinkndb.NdbStateBackendFactory");
             configuration.setString("state.backend.ndb.address", server.address());
+            if (!cache.isEmpty()) {
+                configuration.setString("state.backend.ndb.cache.size", cache);
+            }
         }
         StateBackend factory =
                 StateBackendLoader.loadStateBackendFromConfig(

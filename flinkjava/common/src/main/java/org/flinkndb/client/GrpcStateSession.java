@@ -56,6 +56,7 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
     private final String token;
     private final SessionListener listener;
     private final SessionLimits limits;
+    private final AnswerWait answers;
     private final ScheduledExecutorService timer;
 
     private final ReentrantLock lock = new ReentrantLock();
@@ -89,6 +90,7 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
         this.token = request.getSessionToken();
         this.address = address;
         this.listener = listener;
+        this.answers = new AnswerWait(settings.maxSpin());
         Limits wire = opened.getLimits();
         this.limits =
                 new SessionLimits(
@@ -313,7 +315,7 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
     @Override
     public <T> T await(CompletableFuture<T> future) throws IOException, InterruptedException {
         try {
-            return future.get();
+            return answers.await(future);
         } catch (ExecutionException e) {
             Throwable cause = e.getCause();
             if (cause instanceof StateSessionException) {

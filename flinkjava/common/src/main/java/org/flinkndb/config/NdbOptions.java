@@ -77,6 +77,15 @@ public final class NdbOptions {
                             "Bytes of writes that one operator subtask may have on the way to the"
                                     + " server; above it, it waits.");
 
+    public static final ConfigOption<Duration> MAX_SPIN =
+            ConfigOptions.key("state.backend.ndb.read.max-spin")
+                    .durationType()
+                    .defaultValue(Duration.ofNanos(400_000))
+                    .withDescription(
+                            "How long a task may stay awake for an answer before its thread is put"
+                                    + " to sleep, 0 to 100 ms. Others that want the processor go"
+                                    + " first. 0 saves CPU time at the cost of latency.");
+
     public static final ConfigOption<Duration> CONNECT_TIMEOUT =
             ConfigOptions.key("state.backend.ndb.connect-timeout")
                     .durationType()
@@ -154,6 +163,7 @@ public final class NdbOptions {
                         BATCH_BYTES,
                         DIRTY_BYTES,
                         UNACKNOWLEDGED_BYTES,
+                        MAX_SPIN,
                         CONNECT_TIMEOUT,
                         RECONNECT_TIMEOUT,
                         SESSION_LEASE,

@@ -14,6 +14,7 @@ import java.util.List;
 /** The configuration of the backend, read and checked. Immutable. */
 public final class NdbSettings implements Serializable {
     private static final long serialVersionUID = 1L;
+    private static final Duration LONGEST_SPIN = Duration.ofMillis(100);
 
     private final List<ServerAddress> addresses;
     private final NdbOptions.Recovery recovery;
@@ -23,6 +24,7 @@ public final class NdbSettings implements Serializable {
     private final int batchBytes;
     private final long dirtyBytes;
     private final long unacknowledgedBytes;
+    private final Duration maxSpin;
     private final Duration connectTimeout;
     private final Duration reconnectTimeout;
     private final Duration sessionLease;
@@ -57,6 +59,7 @@ public final class NdbSettings implements Serializable {
                         bytes(config, NdbOptions.UNACKNOWLEDGED_BYTES),
                         1024,
                         1L << 40);
+        maxSpin = spin(config);
         connectTimeout = positive(config, NdbOptions.CONNECT_TIMEOUT);
         reconnectTimeout = positive(config, NdbOptions.RECONNECT_TIMEOUT);
         sessionLease = positive(config, NdbOptions.SESSION_LEASE);
@@ -132,6 +135,19 @@ public final class NdbSettings implements Serializable {
         return value;
     }
 
+    private static Duration spin(ReadableConfig config) {
+        Duration spin = config.get(NdbOptions.MAX_SPIN);
+        if (spin.isNegative() || spin.compareTo(LONGEST_SPIN) > 0) {
+            throw new IllegalConfigurationException(
+                    NdbOptions.MAX_SPIN.key()
+                            + ": found "
+                            + spin
+                            + ", allowed are 0 to "
+                            + LONGEST_SPIN);
+        }
+        return spin;
+    }
+
     private static Duration positive(ReadableConfig config, ConfigOption<Duration> option) {
         Duration duration = config.get(option);
         if (duration.isNegative() || duration.isZero()) {
@@ -170,6 +186,11 @@ public final class NdbSettings implements Serializable {
 
     public long unacknowledgedBytes() {
         return unacknowledgedBytes;
+    }
+
+    /** How long a thread may stay awake for an answer; zero = not at all. */
+    public Duration maxSpin() {
+        return maxSpin;
     }
 
     public Duration connectTimeout() {

@@ -25,6 +25,7 @@ class NdbSettingsTest {
                 "state.backend.ndb.batch.max-bytes|1b|1024",
                 "state.backend.ndb.write.max-dirty-bytes|1b|1024",
                 "state.backend.ndb.write.max-unacknowledged-bytes|1b|1024",
+                "state.backend.ndb.read.max-spin|1 s|0 to PT0.1S",
                 "state.backend.ndb.connect-timeout|0 s|longer than zero",
                 "state.backend.ndb.reconnect-timeout|soon|",
                 "state.backend.ndb.session-lease|1 s|state.backend.ndb.reconnect-timeout",
