@@ -37,8 +37,7 @@ public class MissBenchmark {
         value =
                 b.state(
                         new ValueStateDescriptor<>(
-                                "value",
-                                PrimitiveArrayTypeInfo.BYTE_PRIMITIVE_ARRAY_TYPE_INFO));
+                                "value", PrimitiveArrayTypeInfo.BYTE_PRIMITIVE_ARRAY_TYPE_INFO));
         for (long key = 0; key < BackendState.KEYS; key++) {
             b.keyed.setCurrentKey(key);
             value.update(someBytes());

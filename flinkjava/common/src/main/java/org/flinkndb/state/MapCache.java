@@ -67,21 +67,20 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     }
 
     /** What is known of a map key, which is read if needed. The value may be handed out. */
-    MapEntry.Slot<UV> slot(MapEntry<K, N, UK, UV> entry, UK userKey)
+    MapEntry.Slot<UK, UV> slot(MapEntry<K, N, UK, UV> entry, UK userKey)
             throws IOException, InterruptedException {
-        MapEntry.Slot<UV> slot = entry.slots.get(userKey);
+        MapEntry.Slot<UK, UV> slot = entry.slots.get(userKey);
         if (slot == null && !entry.complete && entry.slots.isEmpty() && mapsAreSmall()) {
             readSmallMap(entry);
             slot = entry.slots.get(userKey);
         }
         if (slot == null) {
-            slot = new MapEntry.Slot<>();
-            slot.absentInStore = entry.complete;
             if (entry.complete) {
-                return slot; // not worth to be remembered
+                return new MapEntry.Slot<>(userKey); // not worth to be remembered
             }
-            long serialized = read(entry, userKey, slot);
-            addSlot(entry, userKey, slot, serialized);
+            slot = new MapEntry.Slot<>(keepUserKey(userKey));
+            long serialized = read(entry, slot);
+            addSlot(entry, slot, serialized);
         }
         if (!immutable) {
             touch(entry);
@@ -117,18 +116,23 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         }
     }
 
+    /** The map key for a new slot, see {@link #keep}. */
+    private UK keepUserKey(UK userKey) {
+        return keySerializer.copy(userKey);
+    }
+
     private void addSlot(
-            MapEntry<K, N, UK, UV> entry, UK userKey, MapEntry.Slot<UV> slot, long serialized) {
+            MapEntry<K, N, UK, UV> entry, MapEntry.Slot<UK, UV> slot, long serialized) {
         synchronized (entry) { // queries look at the slots
-            entry.slots.put(keySerializer.copy(userKey), slot); // see keep
+            entry.slots.put(slot.key, slot);
         }
         charge(entry, chargeOf(entry) + SLOT_BYTES + SizeEstimate.heap(serialized));
     }
 
-    private long read(MapEntry<K, N, UK, UV> entry, UK userKey, MapEntry.Slot<UV> slot)
+    private long read(MapEntry<K, N, UK, UV> entry, MapEntry.Slot<UK, UV> slot)
             throws IOException, InterruptedException {
         DataOutputSerializer key = state.codec(true).startKey(entry.key(), entry.namespace());
-        keySerializer.serialize(userKey, key);
+        keySerializer.serialize(slot.key, key);
         EntryBatch row = state.readRow(entry.group(), key.getSharedBuffer(), key.length());
         slot.absentInStore = row == null;
         if (row == null) {
@@ -154,7 +158,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     }
 
     void remove(MapEntry<K, N, UK, UV> entry, UK userKey) throws IOException, InterruptedException {
-        MapEntry.Slot<UV> slot = entry.slots.get(userKey);
+        MapEntry.Slot<UK, UV> slot = entry.slots.get(userKey);
         boolean nothingThere = slot == null ? entry.complete : !slot.present && slot.absentInStore;
         if (!nothingThere) {
             change(entry, userKey, null, false);
@@ -165,18 +169,18 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
             throws IOException, InterruptedException {
         touch(entry);
         long serialized = measure(value);
-        MapEntry.Slot<UV> slot = entry.slots.get(userKey);
+        MapEntry.Slot<UK, UV> slot = entry.slots.get(userKey);
         if (slot == null) {
-            slot = new MapEntry.Slot<>();
+            slot = new MapEntry.Slot<>(keepUserKey(userKey));
             slot.absentInStore = entry.complete;
-            addSlot(entry, userKey, slot, serialized);
+            addSlot(entry, slot, serialized);
         }
         slot.value = value;
         slot.present = present;
         boolean newly = !slot.changed;
         if (newly) {
             slot.changed = true;
-            entry.changed.add(keySerializer.copy(userKey));
+            entry.addChanged(slot);
         }
         noteChange(entry, newly ? serialized + 32 : 0);
     }
@@ -217,7 +221,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         synchronized (entry) {
             entry.slots.clear();
         }
-        entry.changed.clear();
+        entry.takeChanged();
         entry.cleared = true;
         entry.complete = true;
         noteChange(entry, 32);
@@ -256,7 +260,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
             throws IOException {
         UK userKey = userKey(page, i);
         if (!entry.slots.containsKey(userKey)) {
-            MapEntry.Slot<UV> slot = new MapEntry.Slot<>();
+            MapEntry.Slot<UK, UV> slot = new MapEntry.Slot<>(userKey);
             AbstractNdbState.ValueBytes bytes = state.filtered(page, i);
             slot.present = bytes != null;
             if (bytes != null) {
@@ -264,7 +268,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
                         readValue(state.codec(true).input(bytes.data, bytes.offset, bytes.length));
             }
             sizes.learn(page.valueLength(i));
-            addSlot(entry, userKey, slot, page.valueLength(i));
+            addSlot(entry, slot, page.valueLength(i));
         }
     }
 
@@ -320,7 +324,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         if (!entry.complete) {
             return true;
         }
-        for (MapEntry.Slot<UV> slot : entry.slots.values()) {
+        for (MapEntry.Slot<UK, UV> slot : entry.slots.values()) {
             if (!slot.absentInStore) {
                 return true;
             }
@@ -347,14 +351,12 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
                     0);
             entry.cleared = false;
         }
-        for (UK userKey : entry.changed) {
-            MapEntry.Slot<UV> slot = entry.slots.get(userKey);
+        for (MapEntry.Slot<UK, UV> slot : entry.takeChanged()) {
             key.setPosition(prefixLength);
-            writeSlot(entry, userKey, slot, codec, sink, byTask);
+            writeSlot(entry, slot, codec, sink, byTask);
             slot.changed = false;
             slot.absentInStore = !slot.present;
         }
-        entry.changed = new ArrayList<>();
         if (byTask) {
             dropAbsent(entry);
         }
@@ -371,8 +373,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
 
     private void writeSlot(
             MapEntry<K, N, UK, UV> entry,
-            UK userKey,
-            MapEntry.Slot<UV> slot,
+            MapEntry.Slot<UK, UV> slot,
             RowCodec<K, N> codec,
             WriteSink sink,
             boolean byTask)
@@ -381,7 +382,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
             return; // came and went between two flushes
         }
         DataOutputSerializer key = codec.key();
-        (byTask ? keySerializer : flusherKeySerializer).serialize(userKey, key);
+        (byTask ? keySerializer : flusherKeySerializer).serialize(slot.key, key);
         DataOutputSerializer out = codec.startValue();
         if (slot.present) {
             out.writeBoolean(slot.value == null);

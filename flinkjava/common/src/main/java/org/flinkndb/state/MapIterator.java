@@ -17,7 +17,7 @@ final class MapIterator<UK, UV> implements Iterator<Map.Entry<UK, UV>> {
 
     /** Reaches the map. */
     interface Access<UK, UV> {
-        MapEntry.Slot<UV> slot(UK userKey);
+        MapEntry.Slot<UK, UV> slot(UK userKey);
 
         void put(UK userKey, UV value);
 
@@ -33,7 +33,7 @@ final class MapIterator<UK, UV> implements Iterator<Map.Entry<UK, UV>> {
     public boolean hasNext() {
         while (upcoming == null && userKeys.hasNext()) {
             UK userKey = userKeys.next();
-            MapEntry.Slot<UV> slot = access.slot(userKey);
+            MapEntry.Slot<UK, UV> slot = access.slot(userKey);
             if (slot.present) {
                 upcoming = new Entry(userKey, slot.value);
             }

@@ -92,7 +92,7 @@ final class NdbMapState<K, N, UK, UV> extends AbstractNdbState<K, N, Map<UK, UV>
     @Override
     public boolean isEmpty() throws Exception {
         MapEntry<K, N, UK, UV> entry = current();
-        for (MapEntry.Slot<UV> slot : entry.slots.values()) {
+        for (MapEntry.Slot<UK, UV> slot : entry.slots.values()) {
             if (slot.present) {
                 return false;
             }
@@ -161,7 +161,7 @@ final class NdbMapState<K, N, UK, UV> extends AbstractNdbState<K, N, Map<UK, UV>
         }
 
         @Override
-        public MapEntry.Slot<UV> slot(UK userKey) {
+        public MapEntry.Slot<UK, UV> slot(UK userKey) {
             return StateAccess.get(() -> cache.slot(cache.entry(key, namespace, group), userKey));
         }
 

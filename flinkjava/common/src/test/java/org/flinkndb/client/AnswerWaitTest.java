@@ -31,7 +31,8 @@ class AnswerWaitTest {
 
     @Test
     void passesFailuresOn() {
-        CompletableFuture<Void> failed = CompletableFuture.failedFuture(new IllegalStateException());
+        CompletableFuture<Void> failed =
+                CompletableFuture.failedFuture(new IllegalStateException());
         assertThatThrownBy(() -> new AnswerWait(LONG).await(failed))
                 .isInstanceOf(ExecutionException.class)
                 .hasCauseInstanceOf(IllegalStateException.class);
