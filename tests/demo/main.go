@@ -129,7 +129,7 @@ func (d *demo) start(ctx context.Context) error {
 		return fmt.Errorf("folder of Flink: %w", err)
 	}
 	d.cluster, err = flinkcluster.Start(ctx, flinkcluster.Options{
-		Home: home, Dir: filepath.Join(d.dir, "flink"), Jars: []string{"dist/flinkndb-flink-2.jar"},
+		Home: home, Dir: filepath.Join(d.dir, "flink"), Jars: []string{flinkcluster.Shim("dist", home)},
 		TaskManagers: 2, Slots: 1, Config: config,
 	})
 	if err != nil {

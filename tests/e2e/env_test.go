@@ -60,10 +60,7 @@ func flinkVersion(t *testing.T, version string) string {
 
 // shimFor is the shim's jar for a distribution.
 func shimFor(t *testing.T, home string) string {
-	if filepath.Base(filepath.Dir(home)) == flink120 {
-		return absolute(t, "dist/flinkndb-flink-1.20.jar")
-	}
-	return absolute(t, "dist/flinkndb-flink-2.jar")
+	return flinkcluster.Shim(absolute(t, "dist"), home)
 }
 
 // newEnvironment starts a server over an embedded store, and a cluster; both end with the test.

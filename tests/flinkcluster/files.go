@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // ReadFileSink returns the lines that a job has committed to the folder of a file sink, in any order.
@@ -30,4 +31,12 @@ func ReadFileSink(folder string) ([]string, error) {
 		}
 	}
 	return lines, nil
+}
+
+// Shim is the jar of ours for a distribution in a folder that its version names, as scripts/install-flink makes it.
+func Shim(dist, home string) string {
+	if strings.HasPrefix(filepath.Base(filepath.Dir(home)), "1.20.") {
+		return filepath.Join(dist, "flinkndb-flink-1.20.jar")
+	}
+	return filepath.Join(dist, "flinkndb-flink-2.jar")
 }

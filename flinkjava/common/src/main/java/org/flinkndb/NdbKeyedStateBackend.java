@@ -49,6 +49,23 @@ public final class NdbKeyedStateBackend<K> extends FlinkKeyedStateBackend<K> {
         this.core = core;
     }
 
+    /**
+     * Flink calls this before each record and timer: no object of a state is being changed now. The
+     * adaptor for asynchronous jobs, where one may be, calls {@code setCurrentKeyAndKeyGroup} instead.
+     */
+    @Override
+    public void setCurrentKey(K newKey) {
+        try {
+            core.writeBehind().betweenRecords();
+        } catch (IOException e) {
+            throw new FlinkRuntimeException("Changes of state could not be sent.", e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new FlinkRuntimeException("Interrupted while changes of state were sent.", e);
+        }
+        super.setCurrentKey(newKey);
+    }
+
     @Override
     @SuppressWarnings("unchecked")
     public <N, SV, SEV, S extends State, IS extends S> IS createOrUpdateInternalState(

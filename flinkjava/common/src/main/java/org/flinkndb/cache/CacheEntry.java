@@ -1,11 +1,11 @@
 package org.flinkndb.cache;
 
 /**
- * What is cached of one key and namespace. The task thread owns it; while an ended epoch still holds
+ * What is cached of one key and namespace. The task thread owns it; while an ended stage still holds
  * it, its content is changed and serialized under its monitor only.
  */
 public abstract class CacheEntry<K, N> {
-    /** Value of {@link #dirtyEpoch} when there is nothing to send. */
+    /** Value of {@link #dirtyStage} when there is nothing to send. */
     static final long CLEAN = 0;
 
     private final K key;
@@ -24,11 +24,11 @@ public abstract class CacheEntry<K, N> {
     /** Bytes that the account was charged. */
     long charged;
 
-    /** Epoch whose changes it holds, or CLEAN. */
-    volatile long dirtyEpoch;
+    /** Stage whose changes it holds, or CLEAN. */
+    volatile long dirtyStage;
 
-    /** Last epoch in which a change was taken from it: until that is sent, the server's row is older. */
-    volatile long takenEpoch;
+    /** Last stage in which a change was taken from it: until that is sent, the server's row is older. */
+    volatile long takenStage;
 
     protected CacheEntry(K key, N namespace, int hash, int group) {
         this.key = key;

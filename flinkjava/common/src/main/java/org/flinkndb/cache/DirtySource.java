@@ -14,17 +14,23 @@ public interface DirtySource {
     void flush(WriteSink sink) throws IOException, InterruptedException;
 
     /**
-     * Detaches all changes of the epoch that ends, to be drained later by another thread while the
+     * Detaches all changes of the stage that ends, to be drained later by another thread while the
      * task goes on. Task thread, at a barrier, in constant time: it must not serialize or copy what
      * is dirty. Returns null when nothing is dirty.
      */
-    SealedChanges seal(long epoch);
+    SealedChanges seal(long stage);
 
-    /** The changes of one source in one ended epoch. */
+    /**
+     * The same before the epoch ends, between two records. Returns null when nothing is dirty, or
+     * when the changes had better wait for the barrier.
+     */
+    SealedChanges sealAhead(long stage);
+
+    /** The changes of one source in one ended stage. */
     interface SealedChanges {
         /**
          * Sends them. Flusher thread. Competes with the task thread, which serializes an entry first
-         * when it touches one that this epoch still holds.
+         * when it touches one that this stage still holds.
          */
         void drain(WriteSink sink) throws IOException, InterruptedException;
     }

@@ -215,7 +215,7 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
     }
 
     private boolean evictable(CacheEntry<K, N> entry) {
-        return entry.dirtyEpoch == CacheEntry.CLEAN && entry.takenEpoch <= writeBehind.sentEpoch();
+        return entry.dirtyStage == CacheEntry.CLEAN && entry.takenStage <= writeBehind.sentStage();
     }
 
     @SuppressWarnings("unchecked")
@@ -265,7 +265,7 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
 
     /** Whether changes of the entry may still be on their way to the server. */
     protected final boolean inFlight(E entry) {
-        return entry.takenEpoch > writeBehind.sentEpoch();
+        return entry.takenStage > writeBehind.sentStage();
     }
 
     protected final WriteBehind writeBehind() {
@@ -291,24 +291,24 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
     // ------------------------------------------------------------------------------ dirty entries
 
     /**
-     * To be called before an entry's content is changed or handed out for change: if an ended epoch
-     * still holds the entry, its content as of that epoch is serialized now.
+     * To be called before an entry's content is changed or handed out for change: if an ended stage
+     * still holds the entry, its content as of that stage is serialized now.
      */
     protected final void touch(E entry) throws IOException, InterruptedException {
-        long held = entry.dirtyEpoch;
-        if (held == CacheEntry.CLEAN || held == writeBehind.epoch()) {
+        long held = entry.dirtyStage;
+        if (held == CacheEntry.CLEAN || held == writeBehind.stage()) {
             return;
         }
         synchronized (entry) {
-            if (entry.dirtyEpoch == held) {
+            if (entry.dirtyStage == held) {
                 sealedOf(held).take(entry);
             }
         }
     }
 
-    private Sealed sealedOf(long epoch) {
+    private Sealed sealedOf(long stage) {
         Sealed s = sealed;
-        while (s.epoch != epoch) {
+        while (s.stage != stage) {
             s = s.before;
         }
         return s;
@@ -316,16 +316,17 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
 
     /** To be called after an entry was changed (and touched before). */
     protected final void markDirty(E entry, long size) throws IOException, InterruptedException {
-        if (entry.dirtyEpoch == CacheEntry.CLEAN) {
-            entry.dirtyEpoch = writeBehind.epoch();
+        if (entry.dirtyStage == CacheEntry.CLEAN) {
+            entry.dirtyStage = writeBehind.stage();
             dirty.add(entry);
             dirtyBytes += size;
+            writeBehind.noteDirtyAgain(entry.takenStage, size);
             writeBehind.noteDirty(size);
         }
     }
 
     protected final boolean isDirty(E entry) {
-        return entry.dirtyEpoch != CacheEntry.CLEAN;
+        return entry.dirtyStage != CacheEntry.CLEAN;
     }
 
     @Override
@@ -340,36 +341,41 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
         dirtyBytes = 0;
         for (E entry : entries) {
             write(entry, sink, true);
-            entry.dirtyEpoch = CacheEntry.CLEAN;
+            entry.dirtyStage = CacheEntry.CLEAN;
         }
     }
 
     @Override
-    public final SealedChanges seal(long epoch) {
+    public final SealedChanges sealAhead(long stage) {
+        return seal(stage);
+    }
+
+    @Override
+    public final SealedChanges seal(long stage) {
         if (dirty.isEmpty()) {
             return null;
         }
         Sealed before = sealed;
-        if (before != null && before.epoch <= writeBehind.sentEpoch()) {
+        if (before != null && before.stage <= writeBehind.sentStage()) {
             before = null; // long done
         }
-        sealed = new Sealed(epoch, dirty, before);
+        sealed = new Sealed(stage, dirty, before);
         dirty = new ArrayList<>();
         dirtyBytes = 0;
         return sealed;
     }
 
-    /** The dirty entries of an ended epoch. */
+    /** The dirty entries of an ended stage. */
     private final class Sealed implements SealedChanges {
-        private final long epoch;
+        private final long stage;
         private final List<E> entries;
         private final Sealed before;
 
         /** Changes that the task thread serialized because it touched the entry. */
         private final EntryBatch taken = new EntryBatch();
 
-        private Sealed(long epoch, List<E> entries, Sealed before) {
-            this.epoch = epoch;
+        private Sealed(long stage, List<E> entries, Sealed before) {
+            this.stage = stage;
             this.entries = entries;
             this.before = before;
         }
@@ -379,21 +385,21 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
             synchronized (taken) {
                 write(entry, taken::add, true);
             }
-            entry.takenEpoch = epoch;
-            entry.dirtyEpoch = CacheEntry.CLEAN;
+            entry.takenStage = stage;
+            entry.dirtyStage = CacheEntry.CLEAN;
         }
 
         @Override
         public void drain(WriteSink sink) throws IOException, InterruptedException {
             for (E entry : entries) {
-                if (entry.dirtyEpoch != epoch) {
+                if (entry.dirtyStage != stage) {
                     continue;
                 }
                 synchronized (entry) {
-                    if (entry.dirtyEpoch == epoch) {
+                    if (entry.dirtyStage == stage) {
                         write(entry, sink, false);
-                        entry.takenEpoch = epoch;
-                        entry.dirtyEpoch = CacheEntry.CLEAN;
+                        entry.takenStage = stage;
+                        entry.dirtyStage = CacheEntry.CLEAN;
                     }
                 }
             }

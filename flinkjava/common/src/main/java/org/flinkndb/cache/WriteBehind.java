@@ -14,10 +14,13 @@ import java.util.concurrent.RejectedExecutionException;
 
 /**
  * Holds changes back and sends them in batches. Owns the epoch number. At a barrier the changes of the
- * ending epoch are sealed in constant time and sent by a thread of its own, while the task goes on;
- * sealed epochs are sent completely, in order, before anything of a later epoch.
+ * ending epoch are sealed in constant time and sent by a thread of its own, while the task goes on.
+ * When many gather before the barrier comes, and {@link SendAhead} expects them to stay as they are,
+ * they are sealed and sent ahead of it in the same way. So an epoch has one or more <b>stages</b>, each
+ * of which ends when it is sealed. Sealed stages are sent completely, in order, before anything of a
+ * later one.
  *
- * <p>Methods are for the task thread, except {@link #sentEpoch} and {@link #close}.
+ * <p>Methods are for the task thread, except {@link #sentStage} and {@link #close}.
  */
 public final class WriteBehind implements Closeable {
     private final StateSession session;
@@ -28,14 +31,20 @@ public final class WriteBehind implements Closeable {
     private final FlushListener listener;
     private final ExecutorService flusher;
 
+    private final SendAhead ahead;
+
     private long epoch = 1;
+    private long stage = 1;
     private long dirtyBytes;
 
-    /** The newest sealed epoch on its way; complete when nothing is. */
+    /** What of them had rather waited for the barrier when changes were last sent ahead of it. */
+    private long waitingBytes;
+
+    /** The newest sealed stage on its way; complete when nothing is. */
     private CompletableFuture<Void> sealed = CompletableFuture.completedFuture(null);
 
-    /** All changes of epochs up to this one have been handed to the session. */
-    private volatile long sentEpoch;
+    /** All changes of stages up to this one have been handed to the session. */
+    private volatile long sentStage;
 
     public WriteBehind(
             StateSession session,
@@ -48,6 +57,7 @@ public final class WriteBehind implements Closeable {
         this.batchRows = batchRows;
         this.batchBytes = batchBytes;
         this.maxDirtyBytes = maxDirtyBytes;
+        this.ahead = new SendAhead(maxDirtyBytes);
         this.flusher =
                 Executors.newSingleThreadExecutor(
                         task -> {
@@ -72,9 +82,14 @@ public final class WriteBehind implements Closeable {
         return epoch;
     }
 
-    /** All changes of epochs up to this one have been handed to the session. Any thread. */
-    public long sentEpoch() {
-        return sentEpoch;
+    /** The current stage; grows also within an epoch. */
+    public long stage() {
+        return stage;
+    }
+
+    /** All changes of stages up to this one have been handed to the session. Any thread. */
+    public long sentStage() {
+        return sentStage;
     }
 
     /** Notes that about so many bytes became dirty; sends everything when it is too much. */
@@ -82,6 +97,29 @@ public final class WriteBehind implements Closeable {
         dirtyBytes += bytes;
         if (dirtyBytes > maxDirtyBytes) {
             flush();
+        }
+    }
+
+    /** Notes that about so many bytes became dirty which had been taken from their entry in a stage. */
+    void noteDirtyAgain(long takenStage, long bytes) {
+        ahead.noteChangedAgain(takenStage, bytes);
+    }
+
+    /**
+     * Sends changes ahead of the barrier if that is worth it. To be called between records: the
+     * flusher serializes what is sealed here, so the job must not hold an object of it that it is
+     * about to change.
+     */
+    public void betweenRecords() throws IOException, InterruptedException {
+        if (ahead.worthIt(dirtyBytes - waitingBytes) && sealed.isDone()) {
+            awaitSealed(); // fails if sending has failed
+            handOver(epoch, true, ended -> CompletableFuture.completedFuture(null));
+            waitingBytes = 0;
+            for (DirtySource source : sources) {
+                waitingBytes += source.dirtyBytes();
+            }
+            ahead.noteSent(dirtyBytes - waitingBytes);
+            dirtyBytes = waitingBytes;
         }
     }
 
@@ -94,9 +132,10 @@ public final class WriteBehind implements Closeable {
         }
         sink.finish();
         dirtyBytes = 0;
+        waitingBytes = 0;
     }
 
-    /** Waits until the sealed epochs are sent. */
+    /** Waits until the sealed stages are sent. */
     public void awaitSealed() throws IOException, InterruptedException {
         try {
             sealed.get();
@@ -112,10 +151,20 @@ public final class WriteBehind implements Closeable {
      */
     public <T> CompletableFuture<T> barrier(AfterEpoch<T> after) {
         long ended = epoch++;
+        ahead.nextEpoch(stage + 1);
         dirtyBytes = 0;
+        waitingBytes = 0;
+        return handOver(ended, false, after);
+    }
+
+    /** Ends the stage; its changes, which belong to an epoch, are sent by the flusher. */
+    private <T> CompletableFuture<T> handOver(
+            long writtenEpoch, boolean isAhead, AfterEpoch<T> after) {
+        long endedStage = stage++;
         List<DirtySource.SealedChanges> changes = new ArrayList<>();
         for (DirtySource source : sources) {
-            DirtySource.SealedChanges part = source.seal(ended);
+            DirtySource.SealedChanges part =
+                    isAhead ? source.sealAhead(endedStage) : source.seal(endedStage);
             if (part != null) {
                 changes.add(part);
             }
@@ -124,11 +173,14 @@ public final class WriteBehind implements Closeable {
         CompletableFuture<Void> done = new CompletableFuture<>();
         CompletableFuture<T> result = new CompletableFuture<>();
         sealed = done;
-        long start = System.nanoTime();
-        result.thenRun(() -> listener.snapshotTaken(System.nanoTime() - start));
-        done.thenRun(() -> listener.flushed(System.nanoTime() - start));
+        if (!isAhead) {
+            long start = System.nanoTime();
+            result.thenRun(() -> listener.snapshotTaken(System.nanoTime() - start));
+            done.thenRun(() -> listener.flushed(System.nanoTime() - start));
+        }
         try {
-            flusher.execute(() -> send(ended, changes, before, done, after, result));
+            flusher.execute(
+                    () -> send(writtenEpoch, endedStage, changes, before, done, after, result));
         } catch (RejectedExecutionException e) {
             IOException closed = new IOException("the backend is closed", e);
             done.completeExceptionally(closed);
@@ -138,7 +190,8 @@ public final class WriteBehind implements Closeable {
     }
 
     private <T> void send(
-            long ended,
+            long writtenEpoch,
+            long endedStage,
             List<DirtySource.SealedChanges> changes,
             CompletableFuture<Void> before,
             CompletableFuture<Void> done,
@@ -146,13 +199,13 @@ public final class WriteBehind implements Closeable {
             CompletableFuture<T> result) {
         try {
             before.get(); // done already, since this thread did it; fails if that failed
-            BatchSink sink = new BatchSink(session, ended, batchRows, batchBytes);
+            BatchSink sink = new BatchSink(session, writtenEpoch, batchRows, batchBytes);
             for (DirtySource.SealedChanges part : changes) {
                 part.drain(sink);
             }
             sink.finish();
-            CompletableFuture<T> answer = after.run(ended);
-            sentEpoch = ended;
+            CompletableFuture<T> answer = after.run(writtenEpoch);
+            sentStage = endedStage;
             done.complete(null);
             answer.whenComplete(
                     (value, failure) -> {

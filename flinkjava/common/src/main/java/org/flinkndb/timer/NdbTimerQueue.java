@@ -367,8 +367,14 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
         send(sent, sink);
     }
 
+    /** Most timers that are set and fire between two barriers never need to be sent. */
     @Override
-    public SealedChanges seal(long epoch) {
+    public SealedChanges sealAhead(long stage) {
+        return null;
+    }
+
+    @Override
+    public SealedChanges seal(long stage) {
         if (changes.isEmpty()) {
             return null;
         }
