@@ -1,29 +1,18 @@
 package org.flinkndb.evolution;
 
-import org.apache.avro.Schema;
-import org.apache.avro.SchemaBuilder;
-import org.apache.avro.generic.GenericData;
-import org.apache.avro.generic.GenericRecord;
+/** An Avro record (by reflection) of the last number: first release. */
+public class Receipt {
+    public long number;
+    public long count;
 
-/** An Avro record of the last number: first release. */
-final class Receipt {
-    static final Schema SCHEMA =
-            SchemaBuilder.record("Receipt")
-                    .namespace("org.flinkndb.evolution")
-                    .fields()
-                    .requiredLong("number")
-                    .requiredLong("count")
-                    .endRecord();
-
-    private Receipt() {}
-
-    static GenericRecord next(GenericRecord before, long number, long count) {
-        if (before != null && (Long) before.get("count") != count - 1) {
-            throw new IllegalStateException("VIOLATION: " + before + " before count " + count);
+    static Receipt next(Receipt before, long number, long count) {
+        if (before != null && before.count != count - 1) {
+            throw new IllegalStateException(
+                    "VIOLATION: receipt of count " + before.count + " before count " + count);
         }
-        GenericRecord next = new GenericData.Record(SCHEMA);
-        next.put("number", number);
-        next.put("count", count);
+        Receipt next = new Receipt();
+        next.number = number;
+        next.count = count;
         return next;
     }
 }

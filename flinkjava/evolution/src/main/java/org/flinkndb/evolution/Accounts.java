@@ -1,6 +1,5 @@
 package org.flinkndb.evolution;
 
-import org.apache.avro.generic.GenericRecord;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.state.ListState;
 import org.apache.flink.api.common.state.ListStateDescriptor;
@@ -9,7 +8,7 @@ import org.apache.flink.api.common.state.MapStateDescriptor;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
-import org.apache.flink.formats.avro.typeutils.GenericRecordAvroTypeInfo;
+import org.apache.flink.formats.avro.typeutils.AvroSerializer;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.util.Collector;
 
@@ -27,7 +26,7 @@ final class Accounts extends KeyedProcessFunction<Long, Long, String> {
     private transient ValueState<Account> account;
     private transient ListState<Account> recent;
     private transient MapState<Long, Account> parts;
-    private transient ValueState<GenericRecord> receipt;
+    private transient ValueState<Receipt> receipt;
 
     Accounts(long keys, long records) {
         this.keys = keys;
@@ -52,7 +51,7 @@ final class Accounts extends KeyedProcessFunction<Long, Long, String> {
                 getRuntimeContext()
                         .getState(
                                 new ValueStateDescriptor<>(
-                                        "receipt", new GenericRecordAvroTypeInfo(Receipt.SCHEMA)));
+                                        "receipt", new AvroSerializer<>(Receipt.class)));
     }
 
     @Override
