@@ -22,9 +22,9 @@ import org.apache.flink.runtime.state.SnapshotStrategyRunner;
 import org.apache.flink.runtime.state.StateSnapshotTransformer.StateSnapshotTransformFactory;
 import org.apache.flink.runtime.state.StreamCompressionDecorator;
 import org.apache.flink.runtime.state.heap.HeapPriorityQueueElement;
-import org.apache.flink.util.FlinkRuntimeException;
 import org.flinkndb.backend.BackendCore;
 import org.flinkndb.client.SnapshotKind;
+import org.flinkndb.client.StateAccess;
 import org.flinkndb.snapshot.CanonicalResources;
 import org.flinkndb.snapshot.NdbSnapshotStrategy;
 import org.flinkndb.state.StateKeys;
@@ -55,14 +55,7 @@ public final class NdbKeyedStateBackend<K> extends FlinkKeyedStateBackend<K> {
      */
     @Override
     public void setCurrentKey(K newKey) {
-        try {
-            core.writeBehind().betweenRecords();
-        } catch (IOException e) {
-            throw new FlinkRuntimeException("Changes of state could not be sent.", e);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new FlinkRuntimeException("Interrupted while changes of state were sent.", e);
-        }
+        StateAccess.run(core.writeBehind()::betweenRecords);
         super.setCurrentKey(newKey);
     }
 
@@ -169,14 +162,7 @@ public final class NdbKeyedStateBackend<K> extends FlinkKeyedStateBackend<K> {
 
     @Override
     public int numKeyValueStateEntries() {
-        try {
-            return Math.toIntExact(core.entryCount());
-        } catch (IOException e) {
-            throw new FlinkRuntimeException("Cannot count the entries.", e);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new FlinkRuntimeException("Interrupted while counting entries.", e);
-        }
+        return StateAccess.get(() -> Math.toIntExact(core.entryCount()));
     }
 
     @Override

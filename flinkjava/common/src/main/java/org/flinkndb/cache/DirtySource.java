@@ -15,16 +15,18 @@ public interface DirtySource {
 
     /**
      * Detaches all changes of the stage that ends, to be drained later by another thread while the
-     * task goes on. Task thread, at a barrier, in constant time: it must not serialize or copy what
+     * task goes on. Task thread, in constant time: it must not serialize or copy what
      * is dirty. Returns null when nothing is dirty.
      */
     SealedChanges seal(long stage);
 
     /**
-     * The same before the epoch ends, between two records. Returns null when nothing is dirty, or
-     * when the changes had better wait for the barrier.
+     * Whether the changes had better wait for the barrier, since most of them will have undone each
+     * other by then. Others may be sealed before it, between two records.
      */
-    SealedChanges sealAhead(long stage);
+    default boolean waitsForBarrier() {
+        return false;
+    }
 
     /** The changes of one source in one ended stage. */
     interface SealedChanges {

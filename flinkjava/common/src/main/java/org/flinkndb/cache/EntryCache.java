@@ -346,11 +346,6 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
     }
 
     @Override
-    public final SealedChanges sealAhead(long stage) {
-        return seal(stage);
-    }
-
-    @Override
     public final SealedChanges seal(long stage) {
         if (dirty.isEmpty()) {
             return null;

@@ -113,11 +113,16 @@ public final class WriteBehind implements Closeable {
     public void betweenRecords() throws IOException, InterruptedException {
         if (ahead.worthIt(dirtyBytes - waitingBytes) && sealed.isDone()) {
             awaitSealed(); // fails if sending has failed
-            handOver(epoch, true, ended -> CompletableFuture.completedFuture(null));
+            List<DirtySource> ready = new ArrayList<>();
             waitingBytes = 0;
             for (DirtySource source : sources) {
-                waitingBytes += source.dirtyBytes();
+                if (source.waitsForBarrier()) {
+                    waitingBytes += source.dirtyBytes();
+                } else {
+                    ready.add(source);
+                }
             }
+            handOver(ready, epoch, ended -> CompletableFuture.completedFuture(null));
             ahead.noteSent(dirtyBytes - waitingBytes);
             dirtyBytes = waitingBytes;
         }
@@ -154,17 +159,20 @@ public final class WriteBehind implements Closeable {
         ahead.nextEpoch(stage + 1);
         dirtyBytes = 0;
         waitingBytes = 0;
-        return handOver(ended, false, after);
+        long start = System.nanoTime();
+        CompletableFuture<T> result = handOver(sources, ended, after);
+        result.thenRun(() -> listener.snapshotTaken(System.nanoTime() - start));
+        sealed.thenRun(() -> listener.flushed(System.nanoTime() - start));
+        return result;
     }
 
-    /** Ends the stage; its changes, which belong to an epoch, are sent by the flusher. */
+    /** Ends the stage; the changes of some sources, made in an epoch, are sent by the flusher. */
     private <T> CompletableFuture<T> handOver(
-            long writtenEpoch, boolean isAhead, AfterEpoch<T> after) {
+            List<DirtySource> from, long writtenEpoch, AfterEpoch<T> after) {
         long endedStage = stage++;
         List<DirtySource.SealedChanges> changes = new ArrayList<>();
-        for (DirtySource source : sources) {
-            DirtySource.SealedChanges part =
-                    isAhead ? source.sealAhead(endedStage) : source.seal(endedStage);
+        for (DirtySource source : from) {
+            DirtySource.SealedChanges part = source.seal(endedStage);
             if (part != null) {
                 changes.add(part);
             }
@@ -173,11 +181,6 @@ public final class WriteBehind implements Closeable {
         CompletableFuture<Void> done = new CompletableFuture<>();
         CompletableFuture<T> result = new CompletableFuture<>();
         sealed = done;
-        if (!isAhead) {
-            long start = System.nanoTime();
-            result.thenRun(() -> listener.snapshotTaken(System.nanoTime() - start));
-            done.thenRun(() -> listener.flushed(System.nanoTime() - start));
-        }
         try {
             flusher.execute(
                     () -> send(writtenEpoch, endedStage, changes, before, done, after, result));

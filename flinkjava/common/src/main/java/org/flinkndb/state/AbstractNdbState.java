@@ -9,6 +9,7 @@ import org.apache.flink.queryablestate.client.state.serialization.KvStateSeriali
 import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.flinkndb.client.EntryBatch;
+import org.flinkndb.client.StateAccess;
 import org.flinkndb.client.StateKind;
 
 import java.io.IOException;

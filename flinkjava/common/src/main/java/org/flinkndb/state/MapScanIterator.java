@@ -1,6 +1,7 @@
 package org.flinkndb.state;
 
 import org.flinkndb.client.EntryBatch;
+import org.flinkndb.client.StateAccess;
 
 import java.util.Iterator;
 import java.util.NoSuchElementException;

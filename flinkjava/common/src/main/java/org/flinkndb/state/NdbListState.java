@@ -8,6 +8,7 @@ import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.apache.flink.runtime.state.internal.InternalListState;
 import org.apache.flink.util.Preconditions;
+import org.flinkndb.client.StateAccess;
 import org.flinkndb.client.StateKind;
 
 import java.io.IOException;

@@ -10,6 +10,7 @@ import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.apache.flink.runtime.state.internal.InternalMapState;
 import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.ScanRequest;
+import org.flinkndb.client.StateAccess;
 import org.flinkndb.client.StateKind;
 
 import java.io.IOException;

@@ -3,6 +3,7 @@ package org.flinkndb.state;
 import org.apache.flink.api.common.state.StateDescriptor;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.apache.flink.runtime.state.internal.InternalValueState;
+import org.flinkndb.client.StateAccess;
 
 import java.io.IOException;
 

@@ -3,6 +3,7 @@ package org.flinkndb.state;
 import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.ScanPage;
 import org.flinkndb.client.ScanRequest;
+import org.flinkndb.client.StateAccess;
 import org.flinkndb.client.StateSession;
 
 import java.io.IOException;

@@ -16,6 +16,7 @@ import org.flinkndb.cache.WriteSink;
 import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.ScanPage;
 import org.flinkndb.client.ScanRequest;
+import org.flinkndb.client.StateAccess;
 import org.flinkndb.client.StateSession;
 
 import java.io.IOException;
@@ -218,7 +219,7 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
         if (complete) {
             return timers.size();
         }
-        return orFail(
+        return StateAccess.get(
                 () -> {
                     writeBehind.flush();
                     return Math.toIntExact(
@@ -238,7 +239,7 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
 
     private List<T> all(int first, int last) {
         if (!complete) {
-            return orFail(() -> scanAll(first, last));
+            return StateAccess.get(() -> scanAll(first, last));
         }
         List<T> list = new ArrayList<>();
         for (T timer : timers.values()) {
@@ -283,11 +284,7 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
 
     private void fetchIfNeeded() {
         while (!complete && (timers.isEmpty() || !byteOrdered)) {
-            orFail(
-                    () -> {
-                        fetch();
-                        return null;
-                    });
+            StateAccess.run(this::fetch);
         }
     }
 
@@ -348,11 +345,7 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
 
     private void note(Key key, Change change) {
         changes.put(key, change);
-        orFail(
-                () -> {
-                    writeBehind.noteDirty(ROW_BYTES + key.bytes.length);
-                    return null;
-                });
+        StateAccess.run(() -> writeBehind.noteDirty(ROW_BYTES + key.bytes.length));
     }
 
     @Override
@@ -369,8 +362,8 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
 
     /** Most timers that are set and fire between two barriers never need to be sent. */
     @Override
-    public SealedChanges sealAhead(long stage) {
-        return null;
+    public boolean waitsForBarrier() {
+        return true;
     }
 
     @Override
@@ -421,21 +414,5 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
     private T deserialize(EntryBatch rows, int i) throws IOException {
         in.setBuffer(rows.keyData(), rows.keyOffset(i), rows.keyLength(i));
         return serializer.deserialize(in);
-    }
-
-    /** An access to the server. */
-    private interface ServerAccess<R> {
-        R run() throws IOException, InterruptedException;
-    }
-
-    private static <R> R orFail(ServerAccess<R> access) {
-        try {
-            return access.run();
-        } catch (IOException e) {
-            throw new FlinkRuntimeException("Access to the timers failed.", e);
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new FlinkRuntimeException("Interrupted during an access to the timers.", e);
-        }
     }
 }

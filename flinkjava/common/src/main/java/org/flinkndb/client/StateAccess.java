@@ -1,24 +1,24 @@
-package org.flinkndb.state;
+package org.flinkndb.client;
 
 import org.apache.flink.util.FlinkRuntimeException;
 
 import java.io.IOException;
 
-/** Runs state accesses where Flink's interfaces do not let their exceptions through. */
-final class StateAccess {
+/** Runs accesses to the server where Flink's interfaces do not let their exceptions through. */
+public final class StateAccess {
     private StateAccess() {}
 
     /** An access without result. */
-    interface Action {
+    public interface Action {
         void run() throws IOException, InterruptedException;
     }
 
     /** An access with a result. */
-    interface Supplier<T> {
+    public interface Supplier<T> {
         T get() throws IOException, InterruptedException;
     }
 
-    static void run(Action action) {
+    public static void run(Action action) {
         get(
                 () -> {
                     action.run();
@@ -26,7 +26,7 @@ final class StateAccess {
                 });
     }
 
-    static <T> T get(Supplier<T> supplier) {
+    public static <T> T get(Supplier<T> supplier) {
         try {
             return supplier.get();
         } catch (IOException e) {
@@ -38,7 +38,7 @@ final class StateAccess {
     }
 
     /** As {@link #get}, where an IOException may be thrown. */
-    static <T> T interruptible(Supplier<T> supplier) throws IOException {
+    public static <T> T interruptible(Supplier<T> supplier) throws IOException {
         try {
             return supplier.get();
         } catch (InterruptedException e) {
