@@ -36,10 +36,6 @@ public class BackendState {
     @Param({"hashmap", "rocksdb", "forst", "ndb"})
     private String backend;
 
-    /** FlinkNDB's {@code state.backend.ndb.cache.size}; empty for the default value. */
-    @Param({""})
-    private String cache;
-
     AbstractKeyedStateBackend<Long> keyed;
     private Path folder;
     private ServerProcess server;
@@ -53,10 +49,8 @@ public class BackendState {
             server = ServerProcess.start(folder);
             configuration.setString("state.backend.type", "org.flinkndb.NdbStateBackendFactory");
             configuration.setString("state.backend.ndb.address", server.address());
-            if (!cache.isEmpty()) {
-                configuration.setString("state.backend.ndb.cache.size", cache);
-            }
         }
+        configure(configuration);
         StateBackend factory =
                 StateBackendLoader.loadStateBackendFromConfig(
                         configuration, getClass().getClassLoader(), null);
@@ -69,6 +63,9 @@ public class BackendState {
                         KeyGroupRange.of(0, KEY_GROUPS - 1),
                         Collections.emptyList());
     }
+
+    /** Adds to what the backend is made from. */
+    void configure(Configuration configuration) {}
 
     <S extends State> S state(StateDescriptor<S, ?> descriptor) throws Exception {
         descriptor.initializeSerializerUnlessSet(new ExecutionConfig());

@@ -3,37 +3,36 @@ package org.flinkndb.benchmarks;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.PrimitiveArrayTypeInfo;
+import org.apache.flink.configuration.Configuration;
 import org.openjdk.jmh.annotations.Benchmark;
-import org.openjdk.jmh.annotations.BenchmarkMode;
-import org.openjdk.jmh.annotations.Fork;
-import org.openjdk.jmh.annotations.Measurement;
-import org.openjdk.jmh.annotations.Mode;
-import org.openjdk.jmh.annotations.OutputTimeUnit;
-import org.openjdk.jmh.annotations.Scope;
+import org.openjdk.jmh.annotations.Param;
 import org.openjdk.jmh.annotations.Setup;
-import org.openjdk.jmh.annotations.State;
-import org.openjdk.jmh.annotations.Warmup;
 
 import java.util.concurrent.ThreadLocalRandom;
-import java.util.concurrent.TimeUnit;
 
 /**
- * Single operations on values of 1,000 bytes, 100 MB together, which FlinkNDB may not cache (run it
- * with {@code -p cache=4mb}): what an operation costs that has to ask the server.
+ * Single operations on values of 1,000 bytes, 100 MB together, of which FlinkNDB caches 4 MB: what an
+ * operation costs that has to ask the server.
  */
-@State(Scope.Thread)
-@BenchmarkMode(Mode.Throughput)
-@OutputTimeUnit(TimeUnit.MILLISECONDS)
-@Fork(1)
-@Warmup(iterations = 3, time = 2)
-@Measurement(iterations = 5, time = 2)
-public class MissBenchmark {
+public class MissBenchmark extends OperationBenchmark {
     private static final int BYTES = 1_000;
+
+    /** A backend whose cache is small. */
+    public static class Uncached extends BackendState {
+        @Param({"0 ms", "400 us"})
+        private String maxSpin;
+
+        @Override
+        void configure(Configuration configuration) {
+            configuration.setString("state.backend.ndb.cache.size", "4mb");
+            configuration.setString("state.backend.ndb.read.max-spin", maxSpin);
+        }
+    }
 
     private ValueState<byte[]> value;
 
     @Setup
-    public void fill(BackendState b) throws Exception {
+    public void fill(Uncached b) throws Exception {
         value =
                 b.state(
                         new ValueStateDescriptor<>(
@@ -51,13 +50,13 @@ public class MissBenchmark {
     }
 
     @Benchmark
-    public byte[] missedGet(BackendState b) throws Exception {
+    public byte[] missedGet(Uncached b) throws Exception {
         b.anyKey();
         return value.value();
     }
 
     @Benchmark
-    public void missedGetAndUpdate(BackendState b) throws Exception {
+    public void missedGetAndUpdate(Uncached b) throws Exception {
         b.anyKey();
         byte[] bytes = value.value().clone();
         bytes[0]++;
