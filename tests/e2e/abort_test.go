@@ -31,9 +31,7 @@ func TestAbortedCheckpoints(t *testing.T) {
 		}))
 		e.must(e.server.Thaw())
 		e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 1))
-		e.must(e.cluster.TaskManagers()[0].Kill())
-		_, err = e.cluster.AddTaskManager()
-		e.must(err)
+		e.replaceTaskManager()
 	}
 	e.awaitFinished(job)
 	e.verify(l)

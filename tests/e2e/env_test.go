@@ -180,34 +180,50 @@ func (e *environment) awaitFinished(job string) {
 	e.must(e.cluster.AwaitJob(e.ctx, job, 5*time.Minute, "finished", func(j *flinkcluster.Job) bool { return j.State == "FINISHED" }))
 }
 
-var ledgerLine = regexp.MustCompile(`LEDGER (\d+) (\d+) (\d+) (\d+)`)
+// replaceTaskManager kills the first TaskManager and starts another one.
+func (e *environment) replaceTaskManager() {
+	e.t.Helper()
+	e.must(e.cluster.TaskManagers()[0].Kill())
+	_, err := e.cluster.AddTaskManager()
+	e.must(err)
+}
 
-// verify compares what the job printed with what must be: each number counted once. A line may come
-// twice when the job was restored after printing it, but never with other figures.
-func (e *environment) verify(l ledger) {
+// results finds what a job printed for each key, which is a pattern's first group; the matches are returned by key.
+// A line may come twice when the job was restored after printing it, but never with other figures. A violation
+// that the job reported fails the test.
+func (e *environment) results(pattern *regexp.Regexp) map[string][]string {
 	e.t.Helper()
 	output, err := e.cluster.Output("taskmanager")
 	e.must(err)
-	if i := strings.Index(output, "LEDGER VIOLATION"); i >= 0 {
+	if i := strings.Index(output, "VIOLATION"); i >= 0 {
 		e.t.Fatalf("%.300s", output[i:])
 	}
-	found := map[int]string{}
-	for _, m := range ledgerLine.FindAllStringSubmatch(output, -1) {
-		key, err := strconv.Atoi(m[1])
-		e.must(err)
-		if old, known := found[key]; known && old != m[0] {
-			e.t.Fatalf("key %d has two results: %s and %s", key, old, m[0])
+	found := map[string][]string{}
+	for _, match := range pattern.FindAllStringSubmatch(output, -1) {
+		if old, known := found[match[1]]; known && old[0] != match[0] {
+			e.t.Fatalf("key %s has two results: %s and %s", match[1], old[0], match[0])
 		}
-		found[key] = m[0]
+		found[match[1]] = match
 	}
+	return found
+}
+
+var ledgerLine = regexp.MustCompile(`LEDGER (\d+) (\d+) (\d+) (\d+)`)
+
+// verify compares what the job printed with what must be: each number counted once.
+func (e *environment) verify(l ledger) {
+	e.t.Helper()
+	found := e.results(ledgerLine)
 	if len(found) != l.keys {
 		e.t.Fatalf("%d keys have results, expected %d", len(found), l.keys)
 	}
-	for key, line := range found {
+	for name, match := range found {
+		key, err := strconv.Atoi(name)
+		e.must(err)
 		count := (l.records - key + l.keys - 1) / l.keys
 		sum := count*key + l.keys*count*(count-1)/2
-		if want := fmt.Sprintf("LEDGER %d %d %d %d", key, count, sum, count); line != want {
-			e.t.Fatalf("found %s, expected %s", line, want)
+		if want := fmt.Sprintf("LEDGER %d %d %d %d", key, count, sum, count); match[0] != want {
+			e.t.Fatalf("found %s, expected %s", match[0], want)
 		}
 	}
 }

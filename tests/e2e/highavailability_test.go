@@ -18,9 +18,7 @@ func TestJobManagerRestart(t *testing.T) {
 		e.awaitRunning(job)
 		e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 2))
 		if round == 1 {
-			e.must(e.cluster.TaskManagers()[0].Kill())
-			_, err := e.cluster.AddTaskManager()
-			e.must(err)
+			e.replaceTaskManager()
 		}
 		e.must(e.cluster.JobManager().Kill())
 		e.must(e.cluster.StartJobManager(e.ctx))

@@ -91,9 +91,7 @@ func TestAllOfNDBIsLost(t *testing.T) {
 	e.must(err)
 	e.must(database.KillAll())
 	e.must(e.server.Kill())
-	e.must(e.cluster.TaskManagers()[0].Kill()) // so that the job must restore
-	_, err = e.cluster.AddTaskManager()
-	e.must(err)
+	e.replaceTaskManager() // so that the job must restore
 	e.must(database.Restart(e.ctx))
 	e.must(e.server.Restart(e.ctx))
 	e.awaitRunning(job)

@@ -46,9 +46,7 @@ func TestPyFlink(t *testing.T) {
 	job, output = run("org.flinkndb.NdbStateBackendFactory", 1_000)
 	e.awaitRunning(job)
 	e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 3))
-	e.must(e.cluster.TaskManagers()[0].Kill())
-	_, err := e.cluster.AddTaskManager()
-	e.must(err)
+	e.replaceTaskManager()
 	e.awaitFinished(job)
 	found := changelog(t, output)
 	for query := range expected {

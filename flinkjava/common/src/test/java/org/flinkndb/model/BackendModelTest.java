@@ -5,16 +5,15 @@ import static org.assertj.core.api.Assertions.assertThat;
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.configuration.MemorySize;
-import org.apache.flink.runtime.checkpoint.CheckpointOptions;
 import org.apache.flink.runtime.state.KeyedStateHandle;
 import org.apache.flink.runtime.state.SnapshotResult;
-import org.apache.flink.runtime.state.memory.MemCheckpointStreamFactory;
 import org.apache.flink.util.ExceptionUtils;
 import org.flinkndb.NdbStateBackend;
 import org.flinkndb.NdbStateBackendFactory;
 import org.flinkndb.client.StateSessionException;
 import org.flinkndb.config.NdbOptions;
 import org.flinkndb.testutil.ServerExtension;
+import org.flinkndb.testutil.TestBackends;
 import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -131,17 +130,8 @@ class BackendModelTest {
 
     private Taken take(TestedBackend tested, StateModel model, int id) throws Exception {
         RunnableFuture<SnapshotResult<KeyedStateHandle>> future =
-                tested.backend.snapshot(
-                        id,
-                        id,
-                        new MemCheckpointStreamFactory(1 << 20),
-                        CheckpointOptions.forCheckpointWithDefaultLocation());
-        Future<KeyedStateHandle> handle =
-                snapshots.submit(
-                        () -> {
-                            future.run();
-                            return future.get().getJobManagerOwnedSnapshot();
-                        });
+                TestBackends.checkpoint(tested.backend, id);
+        Future<KeyedStateHandle> handle = snapshots.submit(() -> TestBackends.handleOf(future));
         return new Taken(handle, model.copy());
     }
 

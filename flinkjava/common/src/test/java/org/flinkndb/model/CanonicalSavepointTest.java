@@ -17,6 +17,7 @@ import org.apache.flink.runtime.state.StateBackend;
 import org.apache.flink.runtime.state.StateBackendLoader;
 import org.apache.flink.runtime.state.memory.MemCheckpointStreamFactory;
 import org.flinkndb.testutil.ServerExtension;
+import org.flinkndb.testutil.TestBackends;
 import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -91,7 +92,6 @@ class CanonicalSavepointTest {
                                 new CheckpointOptions(
                                         SavepointType.savepoint(SavepointFormatType.CANONICAL),
                                         CheckpointStorageLocationReference.getDefault()));
-        future.run();
-        return future.get().getJobManagerOwnedSnapshot();
+        return TestBackends.handleOf(future);
     }
 }

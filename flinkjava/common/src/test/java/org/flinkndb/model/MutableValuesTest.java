@@ -18,14 +18,12 @@ import org.apache.flink.api.common.typeutils.base.TypeSerializerSingleton;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.core.memory.DataInputView;
 import org.apache.flink.core.memory.DataOutputView;
-import org.apache.flink.runtime.checkpoint.CheckpointOptions;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
 import org.apache.flink.runtime.state.KeyGroupRange;
 import org.apache.flink.runtime.state.KeyedStateHandle;
 import org.apache.flink.runtime.state.SnapshotResult;
 import org.apache.flink.runtime.state.VoidNamespace;
 import org.apache.flink.runtime.state.VoidNamespaceSerializer;
-import org.apache.flink.runtime.state.memory.MemCheckpointStreamFactory;
 import org.flinkndb.NdbStateBackendFactory;
 import org.flinkndb.testutil.ServerExtension;
 import org.flinkndb.testutil.TestBackends;
@@ -158,16 +156,8 @@ class MutableValuesTest {
 
     private Future<KeyedStateHandle> snapshot(long id) throws Exception {
         RunnableFuture<SnapshotResult<KeyedStateHandle>> future =
-                backend.snapshot(
-                        id,
-                        id,
-                        new MemCheckpointStreamFactory(1 << 20),
-                        CheckpointOptions.forCheckpointWithDefaultLocation());
-        return snapshots.submit(
-                () -> {
-                    future.run();
-                    return future.get().getJobManagerOwnedSnapshot();
-                });
+                TestBackends.checkpoint(backend, id);
+        return snapshots.submit(() -> TestBackends.handleOf(future));
     }
 
     private void close() throws Exception {

@@ -16,13 +16,10 @@ import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.api.java.tuple.Tuple1;
-import org.apache.flink.runtime.checkpoint.CheckpointOptions;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
 import org.apache.flink.runtime.state.KeyGroupRange;
 import org.apache.flink.runtime.state.KeyedStateHandle;
-import org.apache.flink.runtime.state.SnapshotResult;
 import org.apache.flink.runtime.state.internal.InternalKvState;
-import org.apache.flink.runtime.state.memory.MemCheckpointStreamFactory;
 import org.flinkndb.testutil.ServerExtension;
 import org.flinkndb.testutil.TestBackends;
 import org.junit.jupiter.api.Test;
@@ -30,7 +27,6 @@ import org.junit.jupiter.api.extension.RegisterExtension;
 
 import java.util.Collection;
 import java.util.List;
-import java.util.concurrent.RunnableFuture;
 
 /**
  * Uses one object for all keys, one for all namespaces and one for all map keys, as PyFlink and other
@@ -69,7 +65,8 @@ class ReusedObjectsTest {
                 }
             }
             verify(epoch);
-            Collection<KeyedStateHandle> handles = snapshot(epoch);
+            Collection<KeyedStateHandle> handles =
+                    List.of(TestBackends.handleOf(TestBackends.checkpoint(backend, epoch)));
             close();
             open(handles);
             verify(epoch);
@@ -122,17 +119,6 @@ class ReusedObjectsTest {
     private <S extends State> S create(StateDescriptor<S, ?> descriptor) throws Exception {
         descriptor.initializeSerializerUnlessSet(new ExecutionConfig());
         return backend.getOrCreateKeyedState(SERIALIZER, descriptor);
-    }
-
-    private Collection<KeyedStateHandle> snapshot(long id) throws Exception {
-        RunnableFuture<SnapshotResult<KeyedStateHandle>> future =
-                backend.snapshot(
-                        id,
-                        0L,
-                        new MemCheckpointStreamFactory(1 << 20),
-                        CheckpointOptions.forCheckpointWithDefaultLocation());
-        future.run();
-        return List.of(future.get().getJobManagerOwnedSnapshot());
     }
 
     private void close() throws Exception {

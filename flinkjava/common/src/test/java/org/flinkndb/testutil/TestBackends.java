@@ -4,20 +4,25 @@ import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.core.fs.CloseableRegistry;
 import org.apache.flink.metrics.groups.UnregisteredMetricsGroup;
+import org.apache.flink.runtime.checkpoint.CheckpointOptions;
 import org.apache.flink.runtime.operators.testutils.MockEnvironment;
 import org.apache.flink.runtime.query.KvStateRegistry;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
 import org.apache.flink.runtime.state.KeyGroupRange;
 import org.apache.flink.runtime.state.KeyedStateBackendParametersImpl;
 import org.apache.flink.runtime.state.KeyedStateHandle;
+import org.apache.flink.runtime.state.SnapshotResult;
 import org.apache.flink.runtime.state.StateBackend;
+import org.apache.flink.runtime.state.memory.MemCheckpointStreamFactory;
 import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
 
 import java.util.Collection;
+import java.util.concurrent.RunnableFuture;
 
 /** Makes keyed backends as a task does. */
 public final class TestBackends {
     private static final long MANAGED_MEMORY = 256L << 20;
+    private static final int STREAM_BYTES = 1 << 20;
 
     private TestBackends() {}
 
@@ -48,5 +53,22 @@ public final class TestBackends {
                                 handles,
                                 new CloseableRegistry(),
                                 1.0));
+    }
+
+    /** Begins a checkpoint as a task does; the result is there when the future has been run. */
+    public static RunnableFuture<SnapshotResult<KeyedStateHandle>> checkpoint(
+            AbstractKeyedStateBackend<?> backend, long id) throws Exception {
+        return backend.snapshot(
+                id,
+                id,
+                new MemCheckpointStreamFactory(STREAM_BYTES),
+                CheckpointOptions.forCheckpointWithDefaultLocation());
+    }
+
+    /** Runs a checkpoint and returns its handle. */
+    public static KeyedStateHandle handleOf(
+            RunnableFuture<SnapshotResult<KeyedStateHandle>> checkpoint) throws Exception {
+        checkpoint.run();
+        return checkpoint.get().getJobManagerOwnedSnapshot();
     }
 }

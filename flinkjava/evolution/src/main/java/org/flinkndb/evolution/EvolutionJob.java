@@ -1,11 +1,9 @@
 package org.flinkndb.evolution;
 
-import org.apache.flink.api.common.eventtime.WatermarkStrategy;
-import org.apache.flink.api.common.typeinfo.Types;
-import org.apache.flink.api.connector.source.lib.NumberSequenceSource;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.flinkndb.jobs.Arguments;
+import org.flinkndb.jobs.Numbers;
 import org.flinkndb.jobs.Throttle;
 
 /**
@@ -27,16 +25,8 @@ public final class EvolutionJob {
         long records = arguments.number("records", 100_000);
         StreamExecutionEnvironment env =
                 StreamExecutionEnvironment.getExecutionEnvironment(new Configuration());
-        env.fromSource(
-                        new NumberSequenceSource(0, records - 1),
-                        WatermarkStrategy.noWatermarks(),
-                        "numbers")
-                .uid("numbers")
-                .setParallelism(1)
-                .map(new Throttle<Long>(arguments.number("rate", 0)))
-                .returns(Types.LONG)
-                .name("throttle")
-                .setParallelism(1)
+        long rate = arguments.number("rate", 0);
+        Numbers.from(env, "numbers", records, new Throttle<>(rate))
                 .keyBy(number -> number % keys)
                 .process(new Accounts(keys, records))
                 .uid("accounts")

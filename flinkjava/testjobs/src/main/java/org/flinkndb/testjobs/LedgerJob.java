@@ -1,11 +1,10 @@
 package org.flinkndb.testjobs;
 
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
-import org.apache.flink.api.common.typeinfo.Types;
-import org.apache.flink.api.connector.source.lib.NumberSequenceSource;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.flinkndb.jobs.Arguments;
+import org.flinkndb.jobs.Numbers;
 import org.flinkndb.jobs.Throttle;
 
 /**
@@ -29,16 +28,7 @@ public final class LedgerJob {
         int payload = (int) arguments.number("payload", 100);
         StreamExecutionEnvironment env =
                 StreamExecutionEnvironment.getExecutionEnvironment(new Configuration());
-        env.fromSource(
-                        new NumberSequenceSource(0, records - 1),
-                        WatermarkStrategy.noWatermarks(),
-                        "numbers")
-                .uid("numbers")
-                .setParallelism(1)
-                .map(new Throttle<Long>(rate))
-                .returns(Types.LONG)
-                .name("throttle")
-                .setParallelism(1)
+        Numbers.from(env, "numbers", records, new Throttle<>(rate))
                 .assignTimestampsAndWatermarks(
                         WatermarkStrategy.<Long>forMonotonousTimestamps()
                                 .withTimestampAssigner((number, previous) -> number))

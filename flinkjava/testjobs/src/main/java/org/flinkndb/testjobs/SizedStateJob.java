@@ -1,18 +1,16 @@
 package org.flinkndb.testjobs;
 
-import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.PrimitiveArrayTypeInfo;
-import org.apache.flink.api.common.typeinfo.Types;
-import org.apache.flink.api.connector.source.lib.NumberSequenceSource;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.util.Collector;
 import org.flinkndb.jobs.Arguments;
+import org.flinkndb.jobs.Numbers;
 import org.flinkndb.jobs.Throttle;
 
 import java.nio.ByteBuffer;
@@ -39,15 +37,8 @@ public final class SizedStateJob {
         long rate = arguments.number("rate", 0);
         StreamExecutionEnvironment env =
                 StreamExecutionEnvironment.getExecutionEnvironment(new Configuration());
-        env.fromSource(
-                        new NumberSequenceSource(0, keys + updates - 1),
-                        WatermarkStrategy.noWatermarks(),
-                        "numbers")
-                .setParallelism(1)
-                .map(new Throttle<Long>(rate, number -> number >= keys))
-                .returns(Types.LONG)
-                .name("throttle")
-                .setParallelism(1)
+        Throttle<Long> throttle = new Throttle<>(rate, number -> number >= keys);
+        Numbers.from(env, "numbers", keys + updates, throttle)
                 .keyBy(
                         number ->
                                 number < keys

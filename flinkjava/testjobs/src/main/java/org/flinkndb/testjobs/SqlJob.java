@@ -1,10 +1,8 @@
 package org.flinkndb.testjobs;
 
-import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.MapFunction;
 import org.apache.flink.api.common.serialization.SimpleStringEncoder;
 import org.apache.flink.api.common.typeinfo.Types;
-import org.apache.flink.api.connector.source.lib.NumberSequenceSource;
 import org.apache.flink.api.java.typeutils.RowTypeInfo;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.connector.file.sink.FileSink;
@@ -17,6 +15,7 @@ import org.apache.flink.table.api.bridge.java.StreamTableEnvironment;
 import org.apache.flink.types.Row;
 import org.apache.flink.types.RowKind;
 import org.flinkndb.jobs.Arguments;
+import org.flinkndb.jobs.Numbers;
 import org.flinkndb.jobs.Throttle;
 
 import java.util.LinkedHashMap;
@@ -94,14 +93,7 @@ public final class SqlJob {
             String firstKey,
             String secondKey) {
         DataStream<Row> stream =
-                env.fromSource(
-                                new NumberSequenceSource(0, Math.max(1, records) - 1),
-                                WatermarkStrategy.noWatermarks(),
-                                name + " numbers")
-                        .setParallelism(1)
-                        .map(new Throttle<Long>(rate))
-                        .returns(Types.LONG)
-                        .setParallelism(1)
+                Numbers.from(env, name + " numbers", Math.max(1, records), new Throttle<>(rate))
                         .map(rows)
                         .returns(
                                 new RowTypeInfo(
