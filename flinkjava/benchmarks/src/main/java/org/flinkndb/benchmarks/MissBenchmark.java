@@ -19,7 +19,7 @@ public class MissBenchmark extends OperationBenchmark {
 
     /** A backend whose cache is small. */
     public static class Uncached extends BackendState {
-        @Param({"0 ms", "400 us"})
+        @Param({"0 ms", "400 micro"})
         private String maxSpin;
 
         @Override
@@ -33,6 +33,7 @@ public class MissBenchmark extends OperationBenchmark {
 
     @Setup
     public void fill(Uncached b) throws Exception {
+        use(b);
         value =
                 b.state(
                         new ValueStateDescriptor<>(
@@ -50,14 +51,14 @@ public class MissBenchmark extends OperationBenchmark {
     }
 
     @Benchmark
-    public byte[] missedGet(Uncached b) throws Exception {
-        b.anyKey();
+    public byte[] missedGet() throws Exception {
+        backend().anyKey();
         return value.value();
     }
 
     @Benchmark
-    public void missedGetAndUpdate(Uncached b) throws Exception {
-        b.anyKey();
+    public void missedGetAndUpdate() throws Exception {
+        backend().anyKey();
         byte[] bytes = value.value().clone();
         bytes[0]++;
         value.update(bytes);

@@ -18,4 +18,18 @@ import java.util.concurrent.TimeUnit;
 @Fork(1)
 @Warmup(iterations = 3, time = 2)
 @Measurement(iterations = 5, time = 2)
-public abstract class OperationBenchmark {}
+public abstract class OperationBenchmark {
+    private BackendState backend;
+
+    /**
+     * To be called by the set-up method with its parameter. JMH gives a benchmark method another
+     * instance than the set-up method of its class: keys set there would not count.
+     */
+    final void use(BackendState filled) {
+        backend = filled;
+    }
+
+    final BackendState backend() {
+        return backend;
+    }
+}

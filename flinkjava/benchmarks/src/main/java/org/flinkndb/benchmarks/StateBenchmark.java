@@ -48,6 +48,7 @@ public class StateBenchmark extends OperationBenchmark {
 
     @Setup
     public void fill(BackendState b) throws Exception {
+        use(b);
         value = b.state(new ValueStateDescriptor<>("value", Types.LONG));
         list = b.state(new ListStateDescriptor<>("list", Types.LONG));
         growing = b.state(new ListStateDescriptor<>("growing", Types.LONG));
@@ -84,8 +85,10 @@ public class StateBenchmark extends OperationBenchmark {
     }
 
     /** Goes to one of the keys that have a list and a map. */
-    private static void largeKey(BackendState b) {
-        b.keyed.setCurrentKey(10L * ThreadLocalRandom.current().nextInt(BackendState.KEYS / 10));
+    private void largeKey() {
+        backend()
+                .keyed
+                .setCurrentKey(10L * ThreadLocalRandom.current().nextInt(BackendState.KEYS / 10));
     }
 
     private static long mapKey() {
@@ -93,62 +96,62 @@ public class StateBenchmark extends OperationBenchmark {
     }
 
     @Benchmark
-    public Long valueGet(BackendState b) throws Exception {
-        b.anyKey();
+    public Long valueGet() throws Exception {
+        backend().anyKey();
         return value.value();
     }
 
     @Benchmark
-    public void valueUpdate(BackendState b) throws Exception {
-        b.anyKey();
+    public void valueUpdate() throws Exception {
+        backend().anyKey();
         value.update(ThreadLocalRandom.current().nextLong());
     }
 
     @Benchmark
-    public void valueGetAndUpdate(BackendState b) throws Exception {
-        b.anyKey();
+    public void valueGetAndUpdate() throws Exception {
+        backend().anyKey();
         value.update(value.value() + 1);
     }
 
     @Benchmark
-    public void listAdd(BackendState b) throws Exception {
-        b.anyKey();
+    public void listAdd() throws Exception {
+        backend().anyKey();
         growing.add(1L);
         if (++adds % 1_000_000 == 0) { // keeps the lists short
             for (long key = 0; key < BackendState.KEYS; key++) {
-                b.keyed.setCurrentKey(key);
+                backend().keyed.setCurrentKey(key);
                 growing.clear();
             }
         }
     }
 
     @Benchmark
-    public void listGet(BackendState b, Blackhole hole) throws Exception {
-        largeKey(b);
+    public void listGet(Blackhole hole) throws Exception {
+        largeKey();
         list.get().forEach(hole::consume);
     }
 
     @Benchmark
-    public void listUpdate(BackendState b) throws Exception {
-        largeKey(b);
+    public void listUpdate() throws Exception {
+        largeKey();
         list.update(elements);
     }
 
     @Benchmark
-    public Double mapGet(BackendState b) throws Exception {
-        largeKey(b);
+    public Double mapGet() throws Exception {
+        largeKey();
         return map.get(mapKey());
     }
 
     @Benchmark
-    public void mapPut(BackendState b) throws Exception {
-        largeKey(b);
+    public void mapPut() throws Exception {
+        largeKey();
         map.put(mapKey(), ThreadLocalRandom.current().nextDouble());
     }
 
     @Benchmark
-    public void mapIterate(BackendState b, Blackhole hole) throws Exception {
-        largeKey(b);
+    public void mapIterate(Blackhole hole) throws Exception {
+        largeKey();
         for (Map.Entry<Long, Double> entry : map.entries()) {
             hole.consume(entry.getKey());
             hole.consume(entry.getValue());
@@ -156,19 +159,19 @@ public class StateBenchmark extends OperationBenchmark {
     }
 
     @Benchmark
-    public void reducingAdd(BackendState b) throws Exception {
-        b.anyKey();
+    public void reducingAdd() throws Exception {
+        backend().anyKey();
         sum.add(1L);
     }
 
     @Benchmark
-    public void aggregatingAdd(BackendState b) throws Exception {
-        b.anyKey();
+    public void aggregatingAdd() throws Exception {
+        backend().anyKey();
         total.add(1L);
     }
 
     @Benchmark
-    public void timerPollAndAdd(BackendState b) {
+    public void timerPollAndAdd() {
         timers.add(timer(timers.poll().getKey()));
     }
 

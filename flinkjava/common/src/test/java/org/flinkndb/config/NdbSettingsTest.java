@@ -56,6 +56,14 @@ class NdbSettingsTest {
     }
 
     @Test
+    void readsTheWaitAsTheReadmeWritesIt() {
+        Configuration configuration = new Configuration();
+        configuration.setString("state.backend.ndb.read.max-spin", "400 micro");
+        assertThat(NdbSettings.fromConfig(configuration).maxSpin())
+                .isEqualTo(NdbOptions.MAX_SPIN.defaultValue());
+    }
+
+    @Test
     void readsAListOfAddresses() {
         Configuration configuration = new Configuration();
         configuration.setString("state.backend.ndb.address", "unix:///tmp/a; db.example:7480 ");
