@@ -65,7 +65,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         if (wasDirty) {
             writeBehind().noteDirty(serialized);
         }
-        grow(entry, SizeEstimate.heap(serialized) - SizeEstimate.ENTRY_BYTES);
+        grow(entry, sizes.content(serialized));
     }
 
     /** Replaces the list; an empty one removes it. */
@@ -81,7 +81,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
             serialized += measure(element);
         }
         markDirty(entry, serialized + 32);
-        charge(entry, SizeEstimate.heap(serialized));
+        charge(entry, sizes.heap(serialized));
     }
 
     private long measure(E element) throws IOException {
@@ -90,7 +90,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         }
         DataOutputSerializer out = state.codec(true).startValue();
         serializer.serialize(element, out);
-        sizes.learn(out.length());
+        sizes.learnWritten(out.length(), element);
         return out.length();
     }
 
@@ -105,7 +105,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
                 entry.list = new ArrayList<>();
                 entry.absentInStore = true;
             }
-            insert(entry, SizeEstimate.heap(0));
+            insert(entry, sizes.heap(0));
         }
         return entry;
     }
@@ -125,7 +125,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         if (entry.pending.isEmpty()) {
             entry.absentInStore = row == null;
         }
-        grow(entry, row == null ? 0 : SizeEstimate.heap(row.valueLength(0)));
+        grow(entry, row == null ? 0 : sizes.content(row.valueLength(0)));
     }
 
     private List<E> elements(EntryBatch rows, int i) throws IOException {
@@ -148,7 +148,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
             ListEntry<K, N, E> entry =
                     new ListEntry<>(key, namespace, hash(key, namespace), page.group(i));
             entry.list = elements(page, i);
-            insert(entry, SizeEstimate.heap(page.valueLength(i)));
+            insert(entry, sizes.heap(page.valueLength(i)));
         }
     }
 

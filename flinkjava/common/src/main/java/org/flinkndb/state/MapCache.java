@@ -61,7 +61,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         if (entry == null) {
             entry = new MapEntry<>(keep(key), keepNamespace(namespace), hash, group);
             entry.complete = knownAbsent(hash);
-            insert(entry, SizeEstimate.heap(0));
+            insert(entry, sizes.heap(0));
         }
         return entry;
     }
@@ -126,7 +126,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         synchronized (entry) { // queries look at the slots
             entry.slots.put(slot.key, slot);
         }
-        charge(entry, chargeOf(entry) + SLOT_BYTES + SizeEstimate.heap(serialized));
+        charge(entry, chargeOf(entry) + SLOT_BYTES + sizes.heap(serialized));
     }
 
     private long read(MapEntry<K, N, UK, UV> entry, MapEntry.Slot<UK, UV> slot)
@@ -144,7 +144,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
             return 0;
         }
         slot.value = readValue(state.codec(true).input(bytes.data, bytes.offset, bytes.length));
-        sizes.learn(row.valueLength(0));
+        sizes.learnRead(row.valueLength(0), slot.value);
         return row.valueLength(0);
     }
 
@@ -203,7 +203,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         }
         DataOutputSerializer out = state.codec(true).startValue();
         valueSerializer.serialize(value, out);
-        sizes.learn(out.length());
+        sizes.learnWritten(out.length(), value);
         return out.length();
     }
 
@@ -225,7 +225,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         entry.cleared = true;
         entry.complete = true;
         noteChange(entry, 32);
-        charge(entry, SizeEstimate.heap(0));
+        charge(entry, sizes.heap(0));
     }
 
     /**
@@ -267,7 +267,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
                 slot.value =
                         readValue(state.codec(true).input(bytes.data, bytes.offset, bytes.length));
             }
-            sizes.learn(page.valueLength(i));
+            sizes.learnRead(page.valueLength(i), slot.value);
             addSlot(entry, slot, page.valueLength(i));
         }
     }
@@ -278,7 +278,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         MapEntry<K, N, UK, UV> entry = peek(key, namespace);
         if (entry == null) {
             entry = new MapEntry<>(key, namespace, hash(key, namespace), page.group(i));
-            insert(entry, SizeEstimate.heap(0));
+            insert(entry, sizes.heap(0));
         }
         if (!entry.complete) {
             addStored(entry, page, i);

@@ -46,14 +46,14 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
         if (entry == null) {
             entry = new ValueEntry<>(keep(key), keepNamespace(namespace), hash, group);
             entry.absentInStore = knownAbsent(hash);
-            insert(entry, SizeEstimate.heap(sizes.serialized()));
+            insert(entry, sizes.heap(sizes.serialized()));
         } else {
             touch(entry);
         }
         entry.value = value;
         long serialized = measure(value);
         markDirty(entry, serialized + 32);
-        charge(entry, SizeEstimate.heap(serialized));
+        charge(entry, sizes.heap(serialized));
     }
 
     private long measure(V value) throws IOException {
@@ -63,7 +63,7 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
         if (sizes.wantsSample()) {
             DataOutputSerializer out = state.codec(true).startValue();
             serializer.serialize(value, out);
-            sizes.learn(out.length());
+            sizes.learnWritten(out.length(), value);
             return out.length();
         }
         return sizes.serialized();
@@ -87,10 +87,10 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
             } else {
                 serialized = row.valueLength(0);
                 entry.value = deserialize(state.filtered(row, 0));
-                sizes.learn(serialized);
+                sizes.learnRead(serialized, entry.value);
             }
         }
-        insert(entry, SizeEstimate.heap(serialized));
+        insert(entry, sizes.heap(serialized));
         return entry;
     }
 
@@ -101,8 +101,8 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
             ValueEntry<K, N, V> entry =
                     new ValueEntry<>(key, namespace, hash(key, namespace), page.group(i));
             entry.value = deserialize(state.filtered(page, i));
-            sizes.learn(page.valueLength(i));
-            insert(entry, SizeEstimate.heap(page.valueLength(i)));
+            sizes.learnRead(page.valueLength(i), entry.value);
+            insert(entry, sizes.heap(page.valueLength(i)));
         }
     }
 
