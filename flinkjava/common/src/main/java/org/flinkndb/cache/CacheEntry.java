@@ -27,6 +27,9 @@ public abstract class CacheEntry<K, N> {
     /** Stage whose changes it holds, or CLEAN. */
     volatile long dirtyStage;
 
+    /** Number of looks at what is dirty before it was last changed, see {@link WriteBehind#look}. */
+    long changedAtLook;
+
     /** Last stage in which a change was taken from it: until that is sent, the server's row is older. */
     volatile long takenStage;
 

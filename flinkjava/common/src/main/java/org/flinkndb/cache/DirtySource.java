@@ -21,11 +21,14 @@ public interface DirtySource {
     SealedChanges seal(long stage);
 
     /**
-     * Whether the changes had better wait for the barrier, since most of them will have undone each
-     * other by then. Others may be sealed before it, between two records.
+     * Detaches those changes of the stage that ends which were left alone since the look before the
+     * given one ({@link WriteBehind#look}), to be sent ahead of the barrier. The others belong to the
+     * next stage from now on. Task thread, between two records, in time that grows with what is
+     * dirty. Returns null when there are none, and where changes had better wait for the barrier, since
+     * most of them will have undone each other by then.
      */
-    default boolean waitsForBarrier() {
-        return false;
+    default SealedChanges sealLeftAlone(long stage, long look) {
+        return null;
     }
 
     /** The changes of one source in one ended stage. */

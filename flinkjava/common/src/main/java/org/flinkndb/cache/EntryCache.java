@@ -316,13 +316,19 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
 
     /** To be called after an entry was changed (and touched before). */
     protected final void markDirty(E entry, long size) throws IOException, InterruptedException {
+        entry.changedAtLook = writeBehind.look();
         if (entry.dirtyStage == CacheEntry.CLEAN) {
             entry.dirtyStage = writeBehind.stage();
             dirty.add(entry);
-            dirtyBytes += size;
             writeBehind.noteDirtyAgain(entry.takenStage, size);
-            writeBehind.noteDirty(size);
+            noteMoreDirty(size);
         }
+    }
+
+    /** Notes that so many bytes more of a dirty entry will have to be sent. */
+    protected final void noteMoreDirty(long bytes) throws IOException, InterruptedException {
+        dirtyBytes += bytes;
+        writeBehind.noteDirty(bytes);
     }
 
     protected final boolean isDirty(E entry) {
@@ -358,6 +364,29 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
         dirty = new ArrayList<>();
         dirtyBytes = 0;
         return sealed;
+    }
+
+    @Override
+    public final SealedChanges sealLeftAlone(long stage, long look) {
+        List<E> leftAlone = new ArrayList<>();
+        List<E> changing = new ArrayList<>();
+        for (E entry : dirty) {
+            if (entry.changedAtLook < look) {
+                leftAlone.add(entry);
+            } else {
+                entry.dirtyStage = stage + 1;
+                changing.add(entry);
+            }
+        }
+        if (leftAlone.isEmpty()) {
+            return null;
+        }
+        long changingBytes = dirtyBytes * changing.size() / dirty.size(); // about
+        dirty = leftAlone;
+        SealedChanges changes = seal(stage);
+        dirty = changing;
+        dirtyBytes = changingBytes;
+        return changes;
     }
 
     /** The dirty entries of an ended stage. */

@@ -1,15 +1,16 @@
 package org.flinkndb.cache;
 
 /**
- * Decides when changes are sent ahead of the barrier. A state that grows, or whose entries are changed
- * once and then left alone, would otherwise send everything after the barrier and keep the checkpoint
- * waiting. Entries that are changed again and again had better be sent once, at the barrier: what was
- * sent ahead and changed again in the same epoch is counted, and when it is much, nothing is sent ahead
- * for a while. For the task thread.
+ * Decides when to look for changes to send ahead of the barrier. A state that grows, or whose entries
+ * are changed once and then left alone, would otherwise send everything after the barrier and keep the
+ * checkpoint waiting. Entries that are changed again and again had better be sent once, at the barrier.
+ * So a look takes only what was left alone since the one before; where that is little, the next look is
+ * later; and when much of what was sent ahead changes again in the same epoch, nothing is for a while.
+ * For the task thread.
  */
 final class SendAhead {
-    /** This part of what may be held back is worth to be sent. */
-    private static final int PART = 8;
+    /** This part of what may be held back is worth a look. */
+    private static final int PART = 16;
 
     /** One byte of so many may be sent in vain. */
     private static final int IN_VAIN = 4;
@@ -18,6 +19,8 @@ final class SendAhead {
 
     private final long minBytes;
     private long firstStage = 1;
+    private long step;
+    private int looks;
     private long sent;
     private long changedAgain;
     private int pause;
@@ -28,20 +31,23 @@ final class SendAhead {
      */
     SendAhead(long maxDirtyBytes) {
         minBytes = Math.max(1, maxDirtyBytes / PART);
+        step = minBytes;
     }
 
-    /** Whether so many bytes that are held back should be sent now. */
-    boolean worthIt(long dirtyBytes) {
-        return dirtyBytes >= minBytes && pause == 0 && !inVain();
+    /** Whether a look is due when so many bytes have become dirty since the last one. */
+    boolean worthIt(long newBytes) {
+        return newBytes >= step && pause == 0 && !inVain();
     }
 
     private boolean inVain() {
         return changedAgain * IN_VAIN > sent;
     }
 
-    /** Notes that so many bytes were sent ahead. */
+    /** Notes that a look found so many bytes, which are sent ahead. */
     void noteSent(long bytes) {
         sent += bytes;
+        // The first look of an epoch finds nothing.
+        step = looks++ > 0 && bytes < minBytes / 2 ? 2 * step : minBytes;
     }
 
     /** Notes that so many bytes changed which had been taken from their entry in a stage. */
@@ -62,6 +68,8 @@ final class SendAhead {
             pause--;
         }
         firstStage = stage;
+        step = minBytes;
+        looks = 0;
         sent = 0;
         changedAgain = 0;
     }

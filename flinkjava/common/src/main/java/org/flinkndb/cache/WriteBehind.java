@@ -15,10 +15,10 @@ import java.util.concurrent.RejectedExecutionException;
 /**
  * Holds changes back and sends them in batches. Owns the epoch number. At a barrier the changes of the
  * ending epoch are sealed in constant time and sent by a thread of its own, while the task goes on.
- * When many gather before the barrier comes, and {@link SendAhead} expects them to stay as they are,
- * they are sealed and sent ahead of it in the same way. So an epoch has one or more <b>stages</b>, each
- * of which ends when it is sealed. Sealed stages are sent completely, in order, before anything of a
- * later one.
+ * When many gather before the barrier comes, WriteBehind <b>looks</b> for those that were left alone
+ * since it last did, which are sealed and sent ahead of the barrier in the same way ({@link SendAhead}
+ * says when). So an epoch has one or more <b>stages</b>, each of which ends when changes are sealed.
+ * Sealed stages are sent completely, in order, before anything of a later one.
  *
  * <p>Methods are for the task thread, except {@link #sentStage} and {@link #close}.
  */
@@ -35,10 +35,11 @@ public final class WriteBehind implements Closeable {
 
     private long epoch = 1;
     private long stage = 1;
+    private long look = 1;
     private long dirtyBytes;
 
-    /** What of them had rather waited for the barrier when changes were last sent ahead of it. */
-    private long waitingBytes;
+    /** What of them was not to be sent ahead when that was last looked at. */
+    private long leftBytes;
 
     /** The newest sealed stage on its way; complete when nothing is. */
     private CompletableFuture<Void> sealed = CompletableFuture.completedFuture(null);
@@ -87,6 +88,11 @@ public final class WriteBehind implements Closeable {
         return stage;
     }
 
+    /** How often it was looked for changes to be sent ahead, and once more. */
+    long look() {
+        return look;
+    }
+
     /** All changes of stages up to this one have been handed to the session. Any thread. */
     public long sentStage() {
         return sentStage;
@@ -111,20 +117,19 @@ public final class WriteBehind implements Closeable {
      * about to change.
      */
     public void betweenRecords() throws IOException, InterruptedException {
-        if (ahead.worthIt(dirtyBytes - waitingBytes) && sealed.isDone()) {
+        if (ahead.worthIt(dirtyBytes - leftBytes) && sealed.isDone()) {
             awaitSealed(); // fails if sending has failed
-            List<DirtySource> ready = new ArrayList<>();
-            waitingBytes = 0;
+            long thisLook = look++;
+            handOver(
+                    (source, ended) -> source.sealLeftAlone(ended, thisLook),
+                    epoch,
+                    ended -> CompletableFuture.completedFuture(null));
+            leftBytes = 0;
             for (DirtySource source : sources) {
-                if (source.waitsForBarrier()) {
-                    waitingBytes += source.dirtyBytes();
-                } else {
-                    ready.add(source);
-                }
+                leftBytes += source.dirtyBytes();
             }
-            handOver(ready, epoch, ended -> CompletableFuture.completedFuture(null));
-            ahead.noteSent(dirtyBytes - waitingBytes);
-            dirtyBytes = waitingBytes;
+            ahead.noteSent(Math.max(0, dirtyBytes - leftBytes)); // both are estimates
+            dirtyBytes = leftBytes;
         }
     }
 
@@ -137,7 +142,7 @@ public final class WriteBehind implements Closeable {
         }
         sink.finish();
         dirtyBytes = 0;
-        waitingBytes = 0;
+        leftBytes = 0;
     }
 
     /** Waits until the sealed stages are sent. */
@@ -158,21 +163,25 @@ public final class WriteBehind implements Closeable {
         long ended = epoch++;
         ahead.nextEpoch(stage + 1);
         dirtyBytes = 0;
-        waitingBytes = 0;
+        leftBytes = 0;
         long start = System.nanoTime();
-        CompletableFuture<T> result = handOver(sources, ended, after);
+        CompletableFuture<T> result = handOver(DirtySource::seal, ended, after);
         result.thenRun(() -> listener.snapshotTaken(System.nanoTime() - start));
         sealed.thenRun(() -> listener.flushed(System.nanoTime() - start));
         return result;
     }
 
-    /** Ends the stage; the changes of some sources, made in an epoch, are sent by the flusher. */
-    private <T> CompletableFuture<T> handOver(
-            List<DirtySource> from, long writtenEpoch, AfterEpoch<T> after) {
+    /** Seals changes of a source at the end of a stage. */
+    private interface Seal {
+        DirtySource.SealedChanges of(DirtySource source, long endedStage);
+    }
+
+    /** Ends the stage; what is sealed, which was changed in an epoch, is sent by the flusher. */
+    private <T> CompletableFuture<T> handOver(Seal seal, long writtenEpoch, AfterEpoch<T> after) {
         long endedStage = stage++;
         List<DirtySource.SealedChanges> changes = new ArrayList<>();
-        for (DirtySource source : from) {
-            DirtySource.SealedChanges part = source.seal(endedStage);
+        for (DirtySource source : sources) {
+            DirtySource.SealedChanges part = seal.of(source, endedStage);
             if (part != null) {
                 changes.add(part);
             }

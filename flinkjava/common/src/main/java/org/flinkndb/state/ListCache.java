@@ -63,7 +63,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         boolean wasDirty = isDirty(entry);
         markDirty(entry, serialized + 32);
         if (wasDirty) {
-            writeBehind().noteDirty(serialized);
+            noteMoreDirty(serialized);
         }
         grow(entry, sizes.content(serialized));
     }

@@ -190,7 +190,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         boolean wasDirty = isDirty(entry);
         markDirty(entry, bytes);
         if (wasDirty && bytes > 0) {
-            writeBehind().noteDirty(bytes);
+            noteMoreDirty(bytes);
         }
     }
 

@@ -362,11 +362,6 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
 
     /** Most timers that are set and fire between two barriers never need to be sent. */
     @Override
-    public boolean waitsForBarrier() {
-        return true;
-    }
-
-    @Override
     public SealedChanges seal(long stage) {
         if (changes.isEmpty()) {
             return null;

@@ -5,7 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import org.junit.jupiter.api.Test;
 
 class SendAheadTest {
-    private static final long MAX = 8_000;
+    private static final long MAX = 16_000;
     private static final long ENOUGH = 1_000;
 
     private final SendAhead ahead = new SendAhead(MAX);
@@ -56,6 +56,23 @@ class SendAheadTest {
         ahead.nextEpoch(++stage);
         send();
         ahead.noteChangedAgain(earlier, MAX);
+        assertThat(ahead.worthIt(ENOUGH)).isTrue();
+    }
+
+    @Test
+    void looksLessOftenWhereLittleIsLeftAlone() {
+        int looks = 0;
+        long fresh = 0;
+        for (int i = 0; i < MAX; i++) {
+            fresh++;
+            if (ahead.worthIt(fresh)) {
+                looks++;
+                fresh = 0;
+                ahead.noteSent(ENOUGH / 10);
+            }
+        }
+        assertThat(looks).isBetween(2, 5);
+        ahead.nextEpoch(++stage);
         assertThat(ahead.worthIt(ENOUGH)).isTrue();
     }
 
