@@ -61,10 +61,10 @@ func TestNativeSnapshotOnOtherBackends(t *testing.T) {
 		t.Run(c.backend, func(t *testing.T) {
 			home := flinkVersion(t, c.version)
 			e := newEnvironment(t, flinkcluster.Options{Home: home, Slots: 2})
-			l := ledger{keys: 100, records: 20_000, rate: 2_000}
+			l := ledger{keys: 100, records: 40_000, rate: 2_000}
 			job := e.submit(e.upload(), l.run(2))
 			e.awaitRunning(job)
-			e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 3))
+			e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 2))
 			run := l.run(c.parallelism)
 			if c.checkpoint {
 				run.SavepointPath, run.ClaimMode = e.cancelWithCheckpoint(job), "CLAIM"

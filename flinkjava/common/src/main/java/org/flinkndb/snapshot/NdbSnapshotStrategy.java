@@ -94,7 +94,8 @@ public final class NdbSnapshotStrategy<K>
      * Asks the server where it is not known which key groups are empty: after a restore, and where rows were
      * deleted. A snapshot does not fail for lack of an answer: only other backends need it.
      */
-    private void completeKeyGroups(PendingSnapshot pending, KeyGroupRows.View keyGroups) {
+    private void completeKeyGroups(PendingSnapshot pending, KeyGroupRows.View keyGroups)
+            throws InterruptedException {
         if (keyGroups.isComplete()) {
             return;
         }
@@ -107,6 +108,9 @@ public final class NdbSnapshotStrategy<K>
                                     range.getStartKeyGroup(),
                                     range.getEndKeyGroup()));
         } catch (IOException e) {
+            if (Thread.interrupted()) {
+                throw new InterruptedException("snapshot cancelled");
+            }
             LOG.warn(
                     "It is not known which key groups of snapshot {} are empty; if any is, other"
                             + " state backends cannot read it.",

@@ -20,6 +20,7 @@ import org.apache.flink.runtime.state.KeyGroupRange;
 import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
 import org.apache.flink.runtime.state.KeyGroupsStateHandle;
 import org.apache.flink.runtime.state.KeyedStateHandle;
+import org.apache.flink.runtime.state.StateSerializerProvider;
 import org.apache.flink.runtime.state.VoidNamespace;
 import org.apache.flink.runtime.state.VoidNamespaceSerializer;
 import org.apache.flink.runtime.state.filesystem.FileStateHandle;
@@ -28,7 +29,6 @@ import org.apache.flink.runtime.state.restore.KeyGroup;
 import org.apache.flink.runtime.state.restore.KeyGroupEntry;
 import org.apache.flink.runtime.state.restore.SavepointRestoreResult;
 import org.apache.flink.runtime.state.restore.ThrowingIterator;
-import org.apache.flink.runtime.state.StateSerializerProvider;
 import org.apache.flink.util.IOUtils;
 import org.flinkndb.canonical.KeyGroupOffsets;
 import org.flinkndb.client.OpenSpec;
@@ -193,7 +193,8 @@ class SnapshotInputStreamTest {
             }
             assertThat(rest).isEqualTo(rowsOfGroup(0) - 1);
         }
-        // The reader goes on to the second group, from where the stream follows the rows of the first.
+        // The reader goes on to the second group, from where the stream follows the rows of the
+        // first.
         assertThat(count(groups)).isEqualTo(KEYS - rowsOfGroup(0));
         groups.close();
         assertThatThrownBy(() -> keyGroups(handle)).isInstanceOf(FileNotFoundException.class);
@@ -211,8 +212,7 @@ class SnapshotInputStreamTest {
     private static int rowsOfGroup(int group) {
         int rows = 0;
         for (int key = 0; key < KEYS; key++) {
-            if (KeyGroupRangeAssignment.assignToKeyGroup(key, GROUPS)
-                    == group) {
+            if (KeyGroupRangeAssignment.assignToKeyGroup(key, GROUPS) == group) {
                 rows++;
             }
         }
@@ -263,8 +263,7 @@ class SnapshotInputStreamTest {
         NdbSettings settings =
                 NdbSettings.fromConfig(
                         Configuration.fromMap(
-                                Map.of(
-                                        "state.backend.ndb.address", server.address())));
+                                Map.of("state.backend.ndb.address", server.address())));
         try (StateSession session = StateSessions.open(settings, spec, SessionListener.none())) {
             String id = UUID.randomUUID().toString();
             SnapshotSchema schema = new SnapshotSchema(new byte[] {1}, List.of());
