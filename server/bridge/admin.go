@@ -115,11 +115,20 @@ func stateEntries(states []lineage.StateInfo) []*pb.StateEntry {
 	return entries
 }
 
+func stateInfos(entries []*pb.StateEntry) []lineage.StateInfo {
+	states := make([]lineage.StateInfo, len(entries))
+	for i, e := range entries {
+		states[i] = lineage.StateInfo{Number: uint16(i), Name: e.GetName(), Kind: lineage.StateKind(e.GetKind())}
+	}
+	return states
+}
+
 func snapshotInfo(x lineage.SnapshotInfo) *pb.SnapshotInfo {
 	return &pb.SnapshotInfo{
 		SnapshotId: x.ID, JobId: x.JobID, JobName: x.JobName, Operator: x.Operator, CheckpointId: x.CheckpointID,
 		Kind: pb.SnapshotKind(x.Kind), CreatedUnixMs: unixMs(x.Created), KeyGroupCount: x.GroupCount,
 		Range: groupRange(x.Range), SessionId: x.SessionID, Generation: x.Generation, Epoch: x.Epoch,
 		Confirmed: x.Confirmed, AbandonedUnixMs: unixMs(x.Abandoned), RowSpaces: x.Spaces, Schema: x.Schema,
+		States: stateEntries(x.States),
 	}
 }

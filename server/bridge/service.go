@@ -179,7 +179,7 @@ func (s *Service) readSnapshot(r *pb.ReadSnapshotRequest, stream grpc.ServerStre
 	if err != nil {
 		return err
 	}
-	reader, err := s.lineage.OpenReader(ctx, r.GetSnapshotId(), groups)
+	reader, err := s.lineage.OpenReader(ctx, lineage.ReadRequest{SnapshotID: r.GetSnapshotId(), Range: groups, GroupsOnly: r.GetGroupsOnly()})
 	if err != nil {
 		return err
 	}

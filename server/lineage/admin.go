@@ -75,7 +75,7 @@ func (l *Lineage) Snapshots(ctx context.Context, jobID string) ([]SnapshotInfo, 
 	for _, s := range l.catalog.snapshots {
 		if jobID == "" || s.JobID == jobID {
 			info := s.info()
-			info.Schema = nil
+			info.Schema, info.States = nil, nil
 			list = append(list, info)
 		}
 	}

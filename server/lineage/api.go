@@ -180,6 +180,7 @@ type SnapshotRequest struct {
 	CheckpointID int64
 	Kind         SnapshotKind
 	Schema       []byte
+	States       []StateInfo // those that the schema describes, in its order
 }
 
 // SnapshotResult says what was written since the session's snapshot before.
@@ -206,6 +207,7 @@ type SnapshotInfo struct {
 	Abandoned    time.Time // zero = not
 	Spaces       []uint64
 	Schema       []byte
+	States       []StateInfo // those that the schema describes, in its order
 }
 
 // SessionInfo describes a live session.

@@ -15,6 +15,7 @@ import (
 type catalog struct {
 	mu        sync.RWMutex
 	version   uint64 // grows with each change
+	complete  uint64 // whatever took a number from the store's counter up to this one is here
 	sessions  map[uint64]*sessionRecord
 	snapshots map[string]*snapshotRecord
 	spaces    map[uint64]*spaceRecord
@@ -34,11 +35,16 @@ func (c *catalog) refresh(ctx context.Context, st store.Store) error {
 	c.mu.RLock()
 	before := c.version
 	c.mu.RUnlock()
+	complete, err := lastNumber(storeMeta(ctx, st))
+	if err != nil {
+		return err
+	}
+	scan := func(prefix string) ([]store.Meta, error) { return st.ScanMeta(ctx, prefix) }
 	snapshots := map[string]*snapshotRecord{}
 	sessions := map[uint64]*sessionRecord{}
 	spaces := map[uint64]*spaceRecord{}
 	read := func() error {
-		list, err := scanRecords[snapshotRecord](ctx, st, snapshotPrefix)
+		list, err := scanRecords[snapshotRecord](scan, snapshotPrefix)
 		for _, s := range list {
 			snapshots[s.ID] = s
 		}
@@ -47,7 +53,7 @@ func (c *catalog) refresh(ctx context.Context, st store.Store) error {
 	if err := read(); err != nil {
 		return err
 	}
-	sessionList, err := scanRecords[sessionRecord](ctx, st, sessionPrefix)
+	sessionList, err := scanRecords[sessionRecord](scan, sessionPrefix)
 	if err != nil {
 		return err
 	}
@@ -57,7 +63,7 @@ func (c *catalog) refresh(ctx context.Context, st store.Store) error {
 	if err := read(); err != nil {
 		return err
 	}
-	spaceList, err := scanRecords[spaceRecord](ctx, st, spacePrefix)
+	spaceList, err := scanRecords[spaceRecord](scan, spacePrefix)
 	if err != nil {
 		return err
 	}
@@ -70,8 +76,54 @@ func (c *catalog) refresh(ctx context.Context, st store.Store) error {
 		return nil // this server changed something meanwhile: what it holds is newer, try next time
 	}
 	c.sessions, c.snapshots, c.spaces = sessions, snapshots, spaces
+	c.complete = complete
 	c.version++
 	return nil
+}
+
+// newcomers are sessions and pins of readers that another server made since the catalog was read: views
+// that were copied from one which is known here, and need what it needs.
+type newcomers struct {
+	complete uint64
+	sessions []*sessionRecord
+	pins     []*snapshotRecord
+}
+
+// newcomers looks for them, with the gate held, before a view that they may have been copied from goes.
+func (c *catalog) newcomers(tx store.Tx) (*newcomers, error) {
+	last, err := lastNumber(tx.Meta)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.RLock()
+	complete := c.complete
+	c.mu.RUnlock()
+	if last == complete {
+		return &newcomers{complete: last}, nil
+	}
+	sessions, err := scanRecords[sessionRecord](tx.ScanMeta, sessionPrefix)
+	if err != nil {
+		return nil, err
+	}
+	pins, err := scanRecords[snapshotRecord](tx.ScanMeta, snapshotPrefix+pinPrefix)
+	if err != nil {
+		return nil, err
+	}
+	return &newcomers{last, sessions, pins}, nil
+}
+
+// add takes them in. To be called in a change, by one who holds what keeps others from opening and
+// ending here (Lineage.structure).
+func (c *catalog) add(n *newcomers) {
+	for _, s := range n.sessions {
+		if c.sessions[s.ID] == nil {
+			c.sessions[s.ID] = s
+		}
+	}
+	for _, pin := range n.pins {
+		c.snapshots[pin.ID] = pin
+	}
+	c.complete = max(c.complete, n.complete)
 }
 
 func (c *catalog) change(fn func()) {

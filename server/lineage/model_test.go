@@ -272,7 +272,7 @@ func ordered(order Order, a, b Entry) bool {
 
 // checkSnapshot compares what a snapshot shows with the model.
 func (m *model) checkSnapshot(t *rapid.T, s *modelSnapshot) {
-	reader, err := m.lineage.OpenReader(m.ctx, s.id, nil)
+	reader, err := m.lineage.OpenReader(m.ctx, ReadRequest{SnapshotID: s.id})
 	m.must(t, err)
 	found := modelView{}
 	for {

@@ -83,6 +83,7 @@ type snapshotRecord struct {
 	Confirmed    bool         `json:"confirmed"`
 	Abandoned    time.Time    `json:"abandoned"`
 	Schema       []byte       `json:"schema"`
+	States       []StateInfo  `json:"states,omitempty"`
 }
 
 // spaceRecord is a row space with its directory of states.
@@ -186,8 +187,8 @@ func writeRecord(tx store.Tx, key string, record any) error {
 }
 
 // scanRecords reads all records of a prefix.
-func scanRecords[T any](ctx context.Context, st store.Store, prefix string) ([]*T, error) {
-	metas, err := st.ScanMeta(ctx, prefix)
+func scanRecords[T any](scan func(prefix string) ([]store.Meta, error), prefix string) ([]*T, error) {
+	metas, err := scan(prefix)
 	if err != nil {
 		return nil, fmt.Errorf("read %s*: %w", prefix, err)
 	}
@@ -202,21 +203,26 @@ func scanRecords[T any](ctx context.Context, st store.Store, prefix string) ([]*
 	return records, nil
 }
 
-// nextNumbers takes numbers from the counter that sessions and row spaces share.
+// nextNumbers takes numbers from the counter that sessions, row spaces and pins share.
 func nextNumbers(tx store.Tx, n uint64) (uint64, error) {
-	raw, err := tx.LockMeta(counterKey)
+	last, err := lastNumber(tx.LockMeta)
 	if err != nil {
-		return 0, fmt.Errorf("lock %s: %w", counterKey, err)
-	}
-	var last uint64
-	if raw != nil {
-		if len(raw) != 8 {
-			return 0, fmt.Errorf("record %s has %d bytes, expected 8", counterKey, len(raw))
-		}
-		last = binary.BigEndian.Uint64(raw)
+		return 0, err
 	}
 	if err := tx.PutMeta(counterKey, binary.BigEndian.AppendUint64(nil, last+n)); err != nil {
 		return 0, fmt.Errorf("write %s: %w", counterKey, err)
 	}
 	return last + 1, nil
+}
+
+// lastNumber is the highest number that was taken from the counter.
+func lastNumber(read metaReader) (uint64, error) {
+	raw, err := read(counterKey)
+	if err != nil || raw == nil {
+		return 0, err
+	}
+	if len(raw) != 8 {
+		return 0, fmt.Errorf("record %s has %d bytes, expected 8", counterKey, len(raw))
+	}
+	return binary.BigEndian.Uint64(raw), nil
 }

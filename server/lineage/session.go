@@ -366,6 +366,7 @@ func (s *Session) snapshotRecord(r SnapshotRequest) *snapshotRecord {
 		ID: r.ID, JobID: s.record.JobID, JobName: s.record.JobName, Operator: s.record.Operator,
 		CheckpointID: r.CheckpointID, Kind: r.Kind, Created: s.l.opt.Now(), GroupCount: s.record.GroupCount,
 		Range: s.record.Range, Parts: parts, Session: s.record.ID, Epoch: r.Epoch, Schema: r.Schema,
+		States: r.States,
 	}
 }
 

@@ -13,7 +13,7 @@ func (r *snapshotRecord) info() SnapshotInfo {
 		ID: r.ID, JobID: r.JobID, JobName: r.JobName, Operator: r.Operator, CheckpointID: r.CheckpointID,
 		Kind: r.Kind, Created: r.Created, GroupCount: r.GroupCount, Range: r.Range, SessionID: r.Session,
 		Generation: r.Session, Epoch: r.Epoch, Confirmed: r.Confirmed, Abandoned: r.Abandoned,
-		Spaces: spacesOf(r.Parts), Schema: r.Schema,
+		Spaces: spacesOf(r.Parts), Schema: r.Schema, States: r.States,
 	}
 }
 
@@ -58,13 +58,17 @@ func (l *Lineage) Release(ctx context.Context, id string) (bool, error) {
 	l.structure.Lock()
 	defer l.structure.Unlock()
 	var existed bool
-	record := &snapshotRecord{}
+	var others *newcomers
 	commit, err := l.store.Update(ctx, func(tx store.Tx) error {
 		if _, err := tx.LockMeta(gateKey); err != nil {
 			return fmt.Errorf("lock %s: %w", gateKey, err)
 		}
+		record := &snapshotRecord{}
 		var err error
 		if existed, err = readRecord(tx.Meta, snapshotKey(id), record); err != nil || !existed {
+			return err
+		}
+		if others, err = l.catalog.newcomers(tx); err != nil {
 			return err
 		}
 		return tx.DeleteMeta(snapshotKey(id))
@@ -78,7 +82,10 @@ func (l *Lineage) Release(ctx context.Context, id string) (bool, error) {
 	if err := commit.Wait(ctx); err != nil {
 		return false, fmt.Errorf("release snapshot %s: %w", id, err)
 	}
-	l.catalog.change(func() { delete(l.catalog.snapshots, id) })
+	l.catalog.change(func() {
+		l.catalog.add(others)
+		delete(l.catalog.snapshots, id)
+	})
 	l.garbage.wake()
 	return true, nil
 }
@@ -98,173 +105,4 @@ func (l *Lineage) releaseExports(ctx context.Context, session uint64) error {
 		}
 	}
 	return nil
-}
-
-// Reader reads the rows that a snapshot sees, by key group, state and key. Close it.
-type Reader struct {
-	l      *Lineage
-	record *snapshotRecord
-	pin    *snapshotRecord
-	states []StateInfo
-	// numbers holds, for each state and part, its number in each layer's row space.
-	numbers [][][]stateNumber
-
-	groups Range
-	group  int
-	state  int
-	scan   *groupScan
-}
-
-// OpenReader starts to read a snapshot; the range must lie within the snapshot's. While the reader is
-// open this server keeps what it sees.
-func (l *Lineage) OpenReader(ctx context.Context, id string, groups *Range) (*Reader, error) {
-	record, err := l.readSnapshot(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if groups == nil {
-		groups = &record.Range
-	}
-	if groups.First > groups.Last || !groups.within(record.Range) {
-		return nil, fmt.Errorf("%w: range is %d to %d, snapshot %s has %d to %d",
-			ErrInvalid, groups.First, groups.Last, id, record.Range.First, record.Range.Last)
-	}
-	r := &Reader{l: l, record: record, groups: *groups, group: int(groups.First)}
-	if err := r.buildStates(ctx); err != nil {
-		return nil, err
-	}
-	if err := r.setPin(ctx); err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
-// setPin protects what the reader sees by a snapshot record of its own, so that the snapshot itself may
-// be released meanwhile. The sweeper releases pins of servers that died.
-func (r *Reader) setPin(ctx context.Context) error {
-	var pin *snapshotRecord
-	r.l.structure.Lock()
-	defer r.l.structure.Unlock()
-	_, err := r.l.store.Update(ctx, func(tx store.Tx) error {
-		id, err := nextNumbers(tx, 1)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.LockMeta(gateKey); err != nil {
-			return fmt.Errorf("lock %s: %w", gateKey, err)
-		}
-		known, err := tx.Meta(snapshotKey(r.record.ID))
-		if err != nil {
-			return err
-		}
-		if known == nil {
-			return fmt.Errorf("%w: %s", ErrSnapshotNotFound, r.record.ID)
-		}
-		copied := *r.record
-		copied.ID, copied.Kind, copied.Created = fmt.Sprintf("%s%d", pinPrefix, id), SnapshotExport, r.l.opt.Now()
-		copied.Session, copied.Schema = 0, nil
-		pin = &copied
-		return writeRecord(tx, snapshotKey(pin.ID), pin)
-	})
-	if err != nil {
-		return fmt.Errorf("pin snapshot %s: %w", r.record.ID, err)
-	}
-	r.pin = pin
-	r.l.catalog.change(func() { r.l.catalog.snapshots[pin.ID] = pin })
-	return nil
-}
-
-// buildStates makes the table of all states in the snapshot's row spaces.
-func (r *Reader) buildStates(ctx context.Context) error {
-	for _, id := range spacesOf(r.record.Parts) {
-		space, err := r.l.readSpace(ctx, id)
-		if err != nil {
-			return err
-		}
-		for _, s := range space.States {
-			if !r.knows(s) {
-				r.states = append(r.states, StateInfo{uint16(len(r.states)), s.Name, s.Kind})
-			}
-		}
-	}
-	for _, s := range r.states {
-		var perPart [][]stateNumber
-		for _, p := range r.record.Parts {
-			numbers := make([]stateNumber, len(p.Layers))
-			for i, layer := range p.Layers {
-				space, err := r.l.space(ctx, layer.Space)
-				if err != nil {
-					return err
-				}
-				numbers[i].number, numbers[i].known = space.state(s.Name, s.Kind)
-			}
-			perPart = append(perPart, numbers)
-		}
-		r.numbers = append(r.numbers, perPart)
-	}
-	return nil
-}
-
-func (r *Reader) knows(state StateInfo) bool {
-	for _, s := range r.states {
-		if s.Name == state.Name && (s.Kind == KindTimer) == (state.Kind == KindTimer) {
-			return true
-		}
-	}
-	return false
-}
-
-// Info describes the snapshot.
-func (r *Reader) Info() SnapshotInfo { return r.record.info() }
-
-// States lists the states; Entry.State of Next is an index into it.
-func (r *Reader) States() []StateInfo { return r.states }
-
-// Next returns some more rows; none at the end.
-func (r *Reader) Next(ctx context.Context) ([]Entry, error) {
-	var rows []Entry
-	size := 0
-	for len(rows) < pageRows && size < pageBytes {
-		if r.scan == nil && !r.openScan(ctx) {
-			return rows, nil
-		}
-		row, ok, err := r.scan.next()
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			r.scan = nil
-			r.state++
-			continue
-		}
-		rows = append(rows, Entry{State: uint16(r.state), Group: row.Group, Op: OpPut, Key: row.Key, Value: row.Value})
-		size += len(row.Key) + len(row.Value)
-	}
-	return rows, nil
-}
-
-// openScan starts on the current state and key group; false when all are done.
-func (r *Reader) openScan(ctx context.Context) bool {
-	if r.state >= len(r.states) {
-		r.state = 0
-		r.group++
-	}
-	if len(r.states) == 0 || r.group > int(r.groups.Last) {
-		return false
-	}
-	for i, p := range r.record.Parts {
-		if p.contains(uint16(r.group)) {
-			reader := storeReader{ctx, r.l.store}
-			r.scan = layeredScan(reader, p.Layers, r.numbers[r.state][i], uint16(r.group), nil, nil, pageRows)
-			return true
-		}
-	}
-	r.scan = &groupScan{} // a key group that no part covers has no rows
-	return true
-}
-
-// Close lets go of what the reader pinned.
-func (r *Reader) Close(ctx context.Context) error {
-	_, err := r.l.Release(ctx, r.pin.ID)
-	return err
 }

@@ -1959,13 +1959,17 @@ func (x *CountResult) GetRows() uint64 {
 // belongs to or precedes. Answered once the snapshot and all earlier writes are durable.
 // Idempotent by snapshot_id.
 type TakeSnapshot struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RequestId     uint64                 `protobuf:"varint,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	SnapshotId    string                 `protobuf:"bytes,2,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"` // UUID made by the client
-	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	CheckpointId  int64                  `protobuf:"varint,4,opt,name=checkpoint_id,json=checkpointId,proto3" json:"checkpoint_id,omitempty"`
-	Kind          SnapshotKind           `protobuf:"varint,5,opt,name=kind,proto3,enum=flinkndb.v1.SnapshotKind" json:"kind,omitempty"`
-	Schema        []byte                 `protobuf:"bytes,6,opt,name=schema,proto3" json:"schema,omitempty"` // Flink's serialized schema, opaque, at most 16 MiB
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	RequestId    uint64                 `protobuf:"varint,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	SnapshotId   string                 `protobuf:"bytes,2,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"` // UUID made by the client
+	Epoch        uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	CheckpointId int64                  `protobuf:"varint,4,opt,name=checkpoint_id,json=checkpointId,proto3" json:"checkpoint_id,omitempty"`
+	Kind         SnapshotKind           `protobuf:"varint,5,opt,name=kind,proto3,enum=flinkndb.v1.SnapshotKind" json:"kind,omitempty"`
+	Schema       []byte                 `protobuf:"bytes,6,opt,name=schema,proto3" json:"schema,omitempty"` // Flink's serialized schema, opaque, at most 16 MiB
+	// The states that the schema describes, in its order: what a reader needs to give rows the
+	// schema's numbers without understanding it. Also says that the handle which the client makes
+	// holds offsets by which the snapshot can be read as a file (see docs: protocol).
+	States        []*StateEntry `protobuf:"bytes,7,rep,name=states,proto3" json:"states,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2038,6 +2042,13 @@ func (x *TakeSnapshot) GetKind() SnapshotKind {
 func (x *TakeSnapshot) GetSchema() []byte {
 	if x != nil {
 		return x.Schema
+	}
+	return nil
+}
+
+func (x *TakeSnapshot) GetStates() []*StateEntry {
+	if x != nil {
+		return x.States
 	}
 	return nil
 }
@@ -2518,6 +2529,7 @@ type SnapshotInfo struct {
 	AbandonedUnixMs int64                  `protobuf:"varint,14,opt,name=abandoned_unix_ms,json=abandonedUnixMs,proto3" json:"abandoned_unix_ms,omitempty"` // 0 = no; else when a later attempt went on without it
 	RowSpaces       []uint64               `protobuf:"varint,15,rep,packed,name=row_spaces,json=rowSpaces,proto3" json:"row_spaces,omitempty"`
 	Schema          []byte                 `protobuf:"bytes,16,opt,name=schema,proto3" json:"schema,omitempty"` // not set in listings
+	States          []*StateEntry          `protobuf:"bytes,17,rep,name=states,proto3" json:"states,omitempty"` // as in TakeSnapshot; not set in listings
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2664,11 +2676,21 @@ func (x *SnapshotInfo) GetSchema() []byte {
 	return nil
 }
 
+func (x *SnapshotInfo) GetStates() []*StateEntry {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
 type ReadSnapshotRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SnapshotId    string                 `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
-	Range         *GroupRange            `protobuf:"bytes,2,opt,name=range,proto3" json:"range,omitempty"` // not set = all
-	HeaderOnly    bool                   `protobuf:"varint,3,opt,name=header_only,json=headerOnly,proto3" json:"header_only,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotId string                 `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	Range      *GroupRange            `protobuf:"bytes,2,opt,name=range,proto3" json:"range,omitempty"` // not set = all
+	HeaderOnly bool                   `protobuf:"varint,3,opt,name=header_only,json=headerOnly,proto3" json:"header_only,omitempty"`
+	// Of each key group that has rows send only one, without its value: which groups are empty. Not
+	// pinned: fails with ERROR_SNAPSHOT_NOT_FOUND when the snapshot is released meanwhile.
+	GroupsOnly    bool `protobuf:"varint,4,opt,name=groups_only,json=groupsOnly,proto3" json:"groups_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2720,6 +2742,13 @@ func (x *ReadSnapshotRequest) GetRange() *GroupRange {
 func (x *ReadSnapshotRequest) GetHeaderOnly() bool {
 	if x != nil {
 		return x.HeaderOnly
+	}
+	return false
+}
+
+func (x *ReadSnapshotRequest) GetGroupsOnly() bool {
+	if x != nil {
+		return x.GroupsOnly
 	}
 	return false
 }
@@ -3804,7 +3833,7 @@ const file_flinkndb_v1_state_proto_rawDesc = "" +
 	"\vCountResult\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\x04R\x04rows\"\xd0\x01\n" +
+	"\x04rows\x18\x02 \x01(\x04R\x04rows\"\x81\x02\n" +
 	"\fTakeSnapshot\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12\x1f\n" +
@@ -3813,7 +3842,8 @@ const file_flinkndb_v1_state_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12#\n" +
 	"\rcheckpoint_id\x18\x04 \x01(\x03R\fcheckpointId\x12-\n" +
 	"\x04kind\x18\x05 \x01(\x0e2\x19.flinkndb.v1.SnapshotKindR\x04kind\x12\x16\n" +
-	"\x06schema\x18\x06 \x01(\fR\x06schema\"o\n" +
+	"\x06schema\x18\x06 \x01(\fR\x06schema\x12/\n" +
+	"\x06states\x18\a \x03(\v2\x17.flinkndb.v1.StateEntryR\x06states\"o\n" +
 	"\x0eSnapshotResult\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12\x1d\n" +
@@ -3841,7 +3871,7 @@ const file_flinkndb_v1_state_proto_rawDesc = "" +
 	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
 	"snapshotId\"3\n" +
 	"\x17ReleaseSnapshotResponse\x12\x18\n" +
-	"\aexisted\x18\x01 \x01(\bR\aexisted\"\xa6\x04\n" +
+	"\aexisted\x18\x01 \x01(\bR\aexisted\"\xd7\x04\n" +
 	"\fSnapshotInfo\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
 	"snapshotId\x12\x15\n" +
@@ -3864,13 +3894,16 @@ const file_flinkndb_v1_state_proto_rawDesc = "" +
 	"\x11abandoned_unix_ms\x18\x0e \x01(\x03R\x0fabandonedUnixMs\x12\x1d\n" +
 	"\n" +
 	"row_spaces\x18\x0f \x03(\x04R\trowSpaces\x12\x16\n" +
-	"\x06schema\x18\x10 \x01(\fR\x06schema\"\x86\x01\n" +
+	"\x06schema\x18\x10 \x01(\fR\x06schema\x12/\n" +
+	"\x06states\x18\x11 \x03(\v2\x17.flinkndb.v1.StateEntryR\x06states\"\xa7\x01\n" +
 	"\x13ReadSnapshotRequest\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
 	"snapshotId\x12-\n" +
 	"\x05range\x18\x02 \x01(\v2\x17.flinkndb.v1.GroupRangeR\x05range\x12\x1f\n" +
 	"\vheader_only\x18\x03 \x01(\bR\n" +
-	"headerOnly\"s\n" +
+	"headerOnly\x12\x1f\n" +
+	"\vgroups_only\x18\x04 \x01(\bR\n" +
+	"groupsOnly\"s\n" +
 	"\x14ReadSnapshotResponse\x123\n" +
 	"\x06header\x18\x01 \x01(\v2\x1b.flinkndb.v1.SnapshotHeaderR\x06header\x12&\n" +
 	"\x04rows\x18\x02 \x01(\v2\x12.flinkndb.v1.BatchR\x04rows\"p\n" +
@@ -4101,45 +4134,47 @@ var file_flinkndb_v1_state_proto_depIdxs = []int32{
 	15, // 31: flinkndb.v1.ScanResult.rows:type_name -> flinkndb.v1.Batch
 	5,  // 32: flinkndb.v1.Count.range:type_name -> flinkndb.v1.GroupRange
 	4,  // 33: flinkndb.v1.TakeSnapshot.kind:type_name -> flinkndb.v1.SnapshotKind
-	0,  // 34: flinkndb.v1.Error.code:type_name -> flinkndb.v1.ErrorCode
-	4,  // 35: flinkndb.v1.SnapshotInfo.kind:type_name -> flinkndb.v1.SnapshotKind
-	5,  // 36: flinkndb.v1.SnapshotInfo.range:type_name -> flinkndb.v1.GroupRange
-	5,  // 37: flinkndb.v1.ReadSnapshotRequest.range:type_name -> flinkndb.v1.GroupRange
-	39, // 38: flinkndb.v1.ReadSnapshotResponse.header:type_name -> flinkndb.v1.SnapshotHeader
-	15, // 39: flinkndb.v1.ReadSnapshotResponse.rows:type_name -> flinkndb.v1.Batch
-	36, // 40: flinkndb.v1.SnapshotHeader.info:type_name -> flinkndb.v1.SnapshotInfo
-	40, // 41: flinkndb.v1.SnapshotHeader.states:type_name -> flinkndb.v1.StateEntry
-	1,  // 42: flinkndb.v1.StateEntry.kind:type_name -> flinkndb.v1.StateKind
-	45, // 43: flinkndb.v1.ListRowSpacesResponse.row_spaces:type_name -> flinkndb.v1.RowSpaceInfo
-	40, // 44: flinkndb.v1.RowSpaceInfo.states:type_name -> flinkndb.v1.StateEntry
-	48, // 45: flinkndb.v1.ListSessionsResponse.sessions:type_name -> flinkndb.v1.SessionInfo
-	5,  // 46: flinkndb.v1.SessionInfo.range:type_name -> flinkndb.v1.GroupRange
-	36, // 47: flinkndb.v1.ListSnapshotsResponse.snapshots:type_name -> flinkndb.v1.SnapshotInfo
-	6,  // 48: flinkndb.v1.StateService.OpenSession:input_type -> flinkndb.v1.OpenSessionRequest
-	10, // 49: flinkndb.v1.StateService.Session:input_type -> flinkndb.v1.ClientFrame
-	33, // 50: flinkndb.v1.StateService.GetSnapshot:input_type -> flinkndb.v1.GetSnapshotRequest
-	37, // 51: flinkndb.v1.StateService.ReadSnapshot:input_type -> flinkndb.v1.ReadSnapshotRequest
-	34, // 52: flinkndb.v1.StateService.ReleaseSnapshot:input_type -> flinkndb.v1.ReleaseSnapshotRequest
-	41, // 53: flinkndb.v1.AdminService.Status:input_type -> flinkndb.v1.StatusRequest
-	43, // 54: flinkndb.v1.AdminService.ListRowSpaces:input_type -> flinkndb.v1.ListRowSpacesRequest
-	46, // 55: flinkndb.v1.AdminService.ListSessions:input_type -> flinkndb.v1.ListSessionsRequest
-	49, // 56: flinkndb.v1.AdminService.ListSnapshots:input_type -> flinkndb.v1.ListSnapshotsRequest
-	51, // 57: flinkndb.v1.AdminService.CollectGarbage:input_type -> flinkndb.v1.CollectGarbageRequest
-	8,  // 58: flinkndb.v1.StateService.OpenSession:output_type -> flinkndb.v1.OpenSessionResponse
-	11, // 59: flinkndb.v1.StateService.Session:output_type -> flinkndb.v1.ServerFrame
-	36, // 60: flinkndb.v1.StateService.GetSnapshot:output_type -> flinkndb.v1.SnapshotInfo
-	38, // 61: flinkndb.v1.StateService.ReadSnapshot:output_type -> flinkndb.v1.ReadSnapshotResponse
-	35, // 62: flinkndb.v1.StateService.ReleaseSnapshot:output_type -> flinkndb.v1.ReleaseSnapshotResponse
-	42, // 63: flinkndb.v1.AdminService.Status:output_type -> flinkndb.v1.StatusResponse
-	44, // 64: flinkndb.v1.AdminService.ListRowSpaces:output_type -> flinkndb.v1.ListRowSpacesResponse
-	47, // 65: flinkndb.v1.AdminService.ListSessions:output_type -> flinkndb.v1.ListSessionsResponse
-	50, // 66: flinkndb.v1.AdminService.ListSnapshots:output_type -> flinkndb.v1.ListSnapshotsResponse
-	52, // 67: flinkndb.v1.AdminService.CollectGarbage:output_type -> flinkndb.v1.CollectGarbageResponse
-	58, // [58:68] is the sub-list for method output_type
-	48, // [48:58] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	40, // 34: flinkndb.v1.TakeSnapshot.states:type_name -> flinkndb.v1.StateEntry
+	0,  // 35: flinkndb.v1.Error.code:type_name -> flinkndb.v1.ErrorCode
+	4,  // 36: flinkndb.v1.SnapshotInfo.kind:type_name -> flinkndb.v1.SnapshotKind
+	5,  // 37: flinkndb.v1.SnapshotInfo.range:type_name -> flinkndb.v1.GroupRange
+	40, // 38: flinkndb.v1.SnapshotInfo.states:type_name -> flinkndb.v1.StateEntry
+	5,  // 39: flinkndb.v1.ReadSnapshotRequest.range:type_name -> flinkndb.v1.GroupRange
+	39, // 40: flinkndb.v1.ReadSnapshotResponse.header:type_name -> flinkndb.v1.SnapshotHeader
+	15, // 41: flinkndb.v1.ReadSnapshotResponse.rows:type_name -> flinkndb.v1.Batch
+	36, // 42: flinkndb.v1.SnapshotHeader.info:type_name -> flinkndb.v1.SnapshotInfo
+	40, // 43: flinkndb.v1.SnapshotHeader.states:type_name -> flinkndb.v1.StateEntry
+	1,  // 44: flinkndb.v1.StateEntry.kind:type_name -> flinkndb.v1.StateKind
+	45, // 45: flinkndb.v1.ListRowSpacesResponse.row_spaces:type_name -> flinkndb.v1.RowSpaceInfo
+	40, // 46: flinkndb.v1.RowSpaceInfo.states:type_name -> flinkndb.v1.StateEntry
+	48, // 47: flinkndb.v1.ListSessionsResponse.sessions:type_name -> flinkndb.v1.SessionInfo
+	5,  // 48: flinkndb.v1.SessionInfo.range:type_name -> flinkndb.v1.GroupRange
+	36, // 49: flinkndb.v1.ListSnapshotsResponse.snapshots:type_name -> flinkndb.v1.SnapshotInfo
+	6,  // 50: flinkndb.v1.StateService.OpenSession:input_type -> flinkndb.v1.OpenSessionRequest
+	10, // 51: flinkndb.v1.StateService.Session:input_type -> flinkndb.v1.ClientFrame
+	33, // 52: flinkndb.v1.StateService.GetSnapshot:input_type -> flinkndb.v1.GetSnapshotRequest
+	37, // 53: flinkndb.v1.StateService.ReadSnapshot:input_type -> flinkndb.v1.ReadSnapshotRequest
+	34, // 54: flinkndb.v1.StateService.ReleaseSnapshot:input_type -> flinkndb.v1.ReleaseSnapshotRequest
+	41, // 55: flinkndb.v1.AdminService.Status:input_type -> flinkndb.v1.StatusRequest
+	43, // 56: flinkndb.v1.AdminService.ListRowSpaces:input_type -> flinkndb.v1.ListRowSpacesRequest
+	46, // 57: flinkndb.v1.AdminService.ListSessions:input_type -> flinkndb.v1.ListSessionsRequest
+	49, // 58: flinkndb.v1.AdminService.ListSnapshots:input_type -> flinkndb.v1.ListSnapshotsRequest
+	51, // 59: flinkndb.v1.AdminService.CollectGarbage:input_type -> flinkndb.v1.CollectGarbageRequest
+	8,  // 60: flinkndb.v1.StateService.OpenSession:output_type -> flinkndb.v1.OpenSessionResponse
+	11, // 61: flinkndb.v1.StateService.Session:output_type -> flinkndb.v1.ServerFrame
+	36, // 62: flinkndb.v1.StateService.GetSnapshot:output_type -> flinkndb.v1.SnapshotInfo
+	38, // 63: flinkndb.v1.StateService.ReadSnapshot:output_type -> flinkndb.v1.ReadSnapshotResponse
+	35, // 64: flinkndb.v1.StateService.ReleaseSnapshot:output_type -> flinkndb.v1.ReleaseSnapshotResponse
+	42, // 65: flinkndb.v1.AdminService.Status:output_type -> flinkndb.v1.StatusResponse
+	44, // 66: flinkndb.v1.AdminService.ListRowSpaces:output_type -> flinkndb.v1.ListRowSpacesResponse
+	47, // 67: flinkndb.v1.AdminService.ListSessions:output_type -> flinkndb.v1.ListSessionsResponse
+	50, // 68: flinkndb.v1.AdminService.ListSnapshots:output_type -> flinkndb.v1.ListSnapshotsResponse
+	52, // 69: flinkndb.v1.AdminService.CollectGarbage:output_type -> flinkndb.v1.CollectGarbageResponse
+	60, // [60:70] is the sub-list for method output_type
+	50, // [50:60] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_flinkndb_v1_state_proto_init() }

@@ -56,7 +56,8 @@ type StateServiceClient interface {
 	GetSnapshot(ctx context.Context, in *GetSnapshotRequest, opts ...grpc.CallOption) (*SnapshotInfo, error)
 	// Reads rows as of a snapshot, whatever has been written since. Order: key group ascending,
 	// inside it the states in the order of the header, inside a state by key bytes. The first
-	// message holds the header, later ones only entries. While the call runs the snapshot is pinned.
+	// message holds the header, later ones only entries. While the call runs the snapshot is pinned: it
+	// may be released meanwhile. A call that ends well has sent every row; one that cannot, fails.
 	ReadSnapshot(ctx context.Context, in *ReadSnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadSnapshotResponse], error)
 	// Releases a snapshot. Idempotent: releasing an unknown snapshot succeeds with existed=false.
 	ReleaseSnapshot(ctx context.Context, in *ReleaseSnapshotRequest, opts ...grpc.CallOption) (*ReleaseSnapshotResponse, error)
@@ -152,7 +153,8 @@ type StateServiceServer interface {
 	GetSnapshot(context.Context, *GetSnapshotRequest) (*SnapshotInfo, error)
 	// Reads rows as of a snapshot, whatever has been written since. Order: key group ascending,
 	// inside it the states in the order of the header, inside a state by key bytes. The first
-	// message holds the header, later ones only entries. While the call runs the snapshot is pinned.
+	// message holds the header, later ones only entries. While the call runs the snapshot is pinned: it
+	// may be released meanwhile. A call that ends well has sent every row; one that cannot, fails.
 	ReadSnapshot(*ReadSnapshotRequest, grpc.ServerStreamingServer[ReadSnapshotResponse]) error
 	// Releases a snapshot. Idempotent: releasing an unknown snapshot succeeds with existed=false.
 	ReleaseSnapshot(context.Context, *ReleaseSnapshotRequest) (*ReleaseSnapshotResponse, error)

@@ -20,7 +20,9 @@ import org.flinkndb.cache.CacheBudget;
 import org.flinkndb.cache.FlushListener;
 import org.flinkndb.cache.WriteBehind;
 import org.flinkndb.client.EntryBatch;
+import org.flinkndb.client.SnapshotSchema;
 import org.flinkndb.client.StateKind;
+import org.flinkndb.client.StateName;
 import org.flinkndb.client.StateSession;
 import org.flinkndb.config.NdbOptions;
 import org.flinkndb.config.NdbSettings;
@@ -59,7 +61,7 @@ public final class BackendCore<K> implements StateContext<K>, Closeable {
             new LinkedHashMap<>();
     private final Map<String, NdbState<K, ?, ?>> states = new LinkedHashMap<>();
     private final TimerRegistry timers = new TimerRegistry(this);
-    private byte[] schema;
+    private SnapshotSchema schema;
 
     public BackendCore(
             NdbSettings settings,
@@ -368,14 +370,25 @@ public final class BackendCore<K> implements StateContext<K>, Closeable {
     }
 
     /** Flink's description of keys and states, as a snapshot carries it. */
-    public byte[] schema() throws IOException {
+    public SnapshotSchema schema() throws IOException {
         if (schema == null) {
             DataOutputSerializer out = new DataOutputSerializer(1024);
             new KeyedBackendSerializationProxy<>(keySerializer, metaInfoSnapshots(), false)
                     .write(out);
-            schema = out.getCopyOfBuffer();
+            schema = new SnapshotSchema(out.getCopyOfBuffer(), stateNames());
         }
         return schema;
+    }
+
+    /** The states in the order of {@link #metaInfoSnapshots}. */
+    private List<StateName> stateNames() {
+        List<StateName> names = new ArrayList<>();
+        metaInfos.forEach(
+                (name, metaInfo) ->
+                        names.add(new StateName(name, kindOf(metaInfo.getStateType()))));
+        timers.metaInfos()
+                .forEach(metaInfo -> names.add(new StateName(metaInfo.getName(), StateKind.TIMER)));
+        return names;
     }
 
     @Override

@@ -64,6 +64,7 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
     private final Outstanding outstanding = new Outstanding();
     private final List<RegisterState> states = new ArrayList<>();
     private final CompletableFuture<Void> closed = new CompletableFuture<>();
+    private final KeyGroupRows keyGroupRows;
 
     // All below are guarded by the lock.
     private ServerAddress address;
@@ -91,6 +92,11 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
         this.address = address;
         this.listener = listener;
         this.answers = new AnswerWait(settings.maxSpin());
+        this.keyGroupRows =
+                new KeyGroupRows(
+                        request.getRange().getFirst(),
+                        request.getRange().getLast(),
+                        opened.getEmpty());
         Limits wire = opened.getLimits();
         this.limits =
                 new SessionLimits(
@@ -207,6 +213,7 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
             long seq = nextSeq++;
             ClientFrame frame = ClientFrame.newBuilder().setWrite(write.setSeq(seq)).build();
             outstanding.addWrite(seq, frame, bytes);
+            keyGroupRows.note(batch);
             send(frame);
         } finally {
             lock.unlock();
@@ -287,17 +294,29 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
 
     @Override
     public CompletableFuture<SnapshotStats> takeSnapshot(
-            String snapshotId, long epoch, long checkpointId, SnapshotKind kind, byte[] schema) {
+            String snapshotId,
+            long epoch,
+            long checkpointId,
+            SnapshotKind kind,
+            SnapshotSchema schema) {
         TakeSnapshot.Builder take =
                 TakeSnapshot.newBuilder()
                         .setSnapshotId(snapshotId)
                         .setEpoch(epoch)
                         .setCheckpointId(checkpointId)
                         .setKindValue(kind.number())
-                        .setSchema(ByteString.copyFrom(schema));
-        return request(
-                id -> ClientFrame.newBuilder().setTakeSnapshot(take.setRequestId(id)).build(),
-                Request.snapshot());
+                        .setSchema(ByteString.copyFrom(schema.bytes()));
+        for (int i = 0; i < schema.states().size(); i++) {
+            take.addStates(schema.states().get(i).toWire(i));
+        }
+        lock.lock();
+        try {
+            return request(
+                    id -> ClientFrame.newBuilder().setTakeSnapshot(take.setRequestId(id)).build(),
+                    Request.snapshot(keyGroupRows.view()));
+        } finally {
+            lock.unlock();
+        }
     }
 
     @Override

@@ -127,14 +127,15 @@ abstract class Request<T> {
         };
     }
 
-    static Request<SnapshotStats> snapshot() {
+    static Request<SnapshotStats> snapshot(KeyGroupRows.View keyGroups) {
         return new Request<>() {
             @Override
             boolean take(ServerFrame frame, SessionListener listener) {
                 answer(
                         new SnapshotStats(
                                 frame.getSnapshotResult().getDeltaRows(),
-                                frame.getSnapshotResult().getDeltaBytes()));
+                                frame.getSnapshotResult().getDeltaBytes(),
+                                keyGroups));
                 return true;
             }
         };

@@ -8,16 +8,18 @@ import org.flinkndb.proto.v1.GetSnapshotRequest;
 import org.flinkndb.proto.v1.ReadSnapshotRequest;
 import org.flinkndb.proto.v1.ReadSnapshotResponse;
 import org.flinkndb.proto.v1.ReleaseSnapshotRequest;
+import org.flinkndb.proto.v1.SnapshotInfo;
 import org.flinkndb.proto.v1.StateEntry;
 import org.flinkndb.proto.v1.StateServiceGrpc;
 
 import java.io.Closeable;
 import java.io.IOException;
 import java.time.Duration;
-import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 
 /**
  * Calls about snapshots, outside of a session: what the file system and canonical savepoints need.
@@ -25,6 +27,9 @@ import java.util.concurrent.TimeUnit;
  */
 public final class SnapshotClient {
     private static final Duration SOON = Duration.ofSeconds(2);
+
+    /** A checkpoint waits for it. */
+    private static final Duration KEY_GROUPS = Duration.ofSeconds(10);
 
     private final NdbSettings settings;
 
@@ -39,8 +44,12 @@ public final class SnapshotClient {
 
     /** As {@link #release}, without waiting long for a server that is away. */
     public boolean releaseSoon(String snapshotId) throws IOException {
+        return release(snapshotId, atMost(SOON));
+    }
+
+    private Duration atMost(Duration limit) {
         Duration timeout = settings.connectTimeout();
-        return release(snapshotId, timeout.compareTo(SOON) < 0 ? timeout : SOON);
+        return timeout.compareTo(limit) < 0 ? timeout : limit;
     }
 
     /** Whether a failure says that no server answered: another try may succeed. */
@@ -60,18 +69,17 @@ public final class SnapshotClient {
                                 .getExisted());
     }
 
-    /** The schema of a snapshot, or null when it does not exist. */
-    public byte[] schema(String snapshotId) throws IOException {
+    /** Looks a snapshot up; null when it does not exist. */
+    public Description find(String snapshotId) throws IOException {
         try {
             return call(
                     settings.connectTimeout(),
                     stub ->
-                            stub.getSnapshot(
+                            new Description(
+                                    stub.getSnapshot(
                                             GetSnapshotRequest.newBuilder()
                                                     .setSnapshotId(snapshotId)
-                                                    .build())
-                                    .getSchema()
-                                    .toByteArray());
+                                                    .build())));
         } catch (StateSessionException e) {
             if (e.code().equals("SNAPSHOT_NOT_FOUND")) {
                 return null;
@@ -80,27 +88,68 @@ public final class SnapshotClient {
         }
     }
 
-    /** Reads all rows that a snapshot sees, by key group, state and key. Close it. */
-    public Rows read(String snapshotId) throws IOException {
-        ServerAddress address = settings.addresses().get(0);
-        Channels.Connection connection = Channels.connect(settings, address);
-        try {
-            Iterator<ReadSnapshotResponse> messages =
-                    stub(connection, Channels.credentials(settings))
-                            .readSnapshot(
-                                    ReadSnapshotRequest.newBuilder()
-                                            .setSnapshotId(snapshotId)
+    /**
+     * Which of a snapshot's key groups have rows. The server looks for one row in each, so it takes a
+     * moment even if there are many.
+     */
+    public BitSet keyGroupsWithRows(String snapshotId, int firstGroup, int lastGroup)
+            throws IOException {
+        return call(
+                atMost(KEY_GROUPS),
+                stub -> {
+                    Iterator<ReadSnapshotResponse> messages =
+                            stub.readSnapshot(
+                                    readRequest(snapshotId, firstGroup, lastGroup)
+                                            .setGroupsOnly(true)
                                             .build());
-            return new Rows(connection, address, messages);
-        } catch (RuntimeException | IOException e) {
-            connection.close();
-            throw e instanceof IOException ? (IOException) e : Failures.refused(address, e);
+                    if (messages.next().getHeader().getInfo().getStatesCount() == 0) {
+                        throw new IOException("the state server is older than this client");
+                    }
+                    BitSet groups = new BitSet();
+                    while (messages.hasNext()) {
+                        EntryBatch rows = Batches.fromWire(messages.next().getRows());
+                        for (int i = 0; i < rows.size(); i++) {
+                            groups.set(rows.group(i));
+                        }
+                    }
+                    return groups;
+                });
+    }
+
+    private static ReadSnapshotRequest.Builder readRequest(
+            String snapshotId, int firstGroup, int lastGroup) {
+        return ReadSnapshotRequest.newBuilder()
+                .setSnapshotId(snapshotId)
+                .setRange(StateSessions.range(firstGroup, lastGroup));
+    }
+
+    /**
+     * Reads all rows that a snapshot sees in the key groups first..last, by key group, state and key. The
+     * snapshot may be released meanwhile. Close it.
+     */
+    public Rows read(String snapshotId, int firstGroup, int lastGroup) throws IOException {
+        CallCredentials credentials = Channels.credentials(settings);
+        ReadSnapshotRequest request = readRequest(snapshotId, firstGroup, lastGroup).build();
+        Throwable last = null;
+        for (ServerAddress address : settings.addresses()) {
+            Channels.Connection connection = Channels.connect(settings, address);
+            try {
+                return new Rows(
+                        connection, address, stub(connection, credentials).readSnapshot(request));
+            } catch (RuntimeException e) {
+                connection.close();
+                if (!Failures.temporary(e)) {
+                    throw Failures.refused(address, e);
+                }
+                last = e;
+            }
         }
+        throw Failures.unreachable(settings.addresses(), "the first try", last);
     }
 
     /** A call on a stub. */
     private interface Call<T> {
-        T on(StateServiceGrpc.StateServiceBlockingStub stub);
+        T on(StateServiceGrpc.StateServiceBlockingStub stub) throws IOException;
     }
 
     /** Tries the addresses in turn, each for so long. */
@@ -133,24 +182,34 @@ public final class SnapshotClient {
         return credentials == null ? stub : stub.withCallCredentials(credentials);
     }
 
-    /** A state of a snapshot; entries name it by its place in the list. */
-    public static final class State {
-        private final String name;
-        private final boolean timer;
+    /** A snapshot as the server describes it. */
+    public static final class Description {
+        private final SnapshotInfo info;
 
-        private State(String name, boolean timer) {
-            this.name = name;
-            this.timer = timer;
+        private Description(SnapshotInfo info) {
+            this.info = info;
         }
 
-        public String name() {
-            return name;
+        public SnapshotSchema schema() {
+            return new SnapshotSchema(info.getSchema().toByteArray(), states(info.getStatesList()));
         }
 
-        /** Timers have names of their own. */
-        public boolean timer() {
-            return timer;
+        /** Flink's maximum parallelism. */
+        public int keyGroupCount() {
+            return info.getKeyGroupCount();
         }
+
+        public int firstGroup() {
+            return info.getRange().getFirst();
+        }
+
+        public int lastGroup() {
+            return info.getRange().getLast();
+        }
+    }
+
+    private static List<StateName> states(List<StateEntry> entries) {
+        return entries.stream().map(StateName::fromWire).collect(Collectors.toList());
     }
 
     /** The rows of a snapshot, batch by batch. For one thread. */
@@ -158,7 +217,7 @@ public final class SnapshotClient {
         private final Channels.Connection connection;
         private final ServerAddress address;
         private final Iterator<ReadSnapshotResponse> messages;
-        private final List<State> states = new ArrayList<>();
+        private final List<StateName> states;
 
         private Rows(
                 Channels.Connection connection,
@@ -167,14 +226,11 @@ public final class SnapshotClient {
             this.connection = connection;
             this.address = address;
             this.messages = messages;
-            for (StateEntry state : messages.next().getHeader().getStatesList()) {
-                states.add(
-                        new State(
-                                state.getName(), state.getKindValue() == StateKind.TIMER.number()));
-            }
+            this.states = SnapshotClient.states(messages.next().getHeader().getStatesList());
         }
 
-        public List<State> states() {
+        /** The states whose rows these are: entries name them by their place. */
+        public List<StateName> states() {
             return states;
         }
 

@@ -60,7 +60,11 @@ public interface StateSession extends Closeable {
 
     /** Takes a snapshot of everything written so far; {@code epoch} is the epoch that ends. */
     CompletableFuture<SnapshotStats> takeSnapshot(
-            String snapshotId, long epoch, long checkpointId, SnapshotKind kind, byte[] schema);
+            String snapshotId,
+            long epoch,
+            long checkpointId,
+            SnapshotKind kind,
+            SnapshotSchema schema);
 
     /** Passes on a hint of Flink; never waits, never fails. */
     void notifyCheckpoint(long checkpointId, boolean completed);

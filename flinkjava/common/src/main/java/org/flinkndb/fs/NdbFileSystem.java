@@ -21,7 +21,8 @@ import java.util.LinkedHashSet;
 import java.util.List;
 
 /**
- * Lets Flink discard snapshots as it discards files: deleting a reference releases the snapshot. Paths
+ * Lets Flink discard snapshots as it discards files: deleting a reference releases the snapshot. Also lets
+ * other state backends read them. Paths
  * name their server; credentials, and other servers of the same store, come from the cluster's
  * configuration. Thread-safe.
  */
@@ -55,9 +56,9 @@ public final class NdbFileSystem extends FileSystem {
         return new SnapshotClient(NdbSettings.fromConfig(named));
     }
 
-    private byte[] schema(Path path) throws IOException {
+    private SnapshotClient.Description find(Path path) throws IOException {
         SnapshotPath snapshot = SnapshotPath.parse(path);
-        return client(snapshot).schema(snapshot.snapshotId());
+        return client(snapshot).find(snapshot.snapshotId());
     }
 
     /**
@@ -73,16 +74,16 @@ public final class NdbFileSystem extends FileSystem {
 
     @Override
     public boolean exists(Path path) throws IOException {
-        return schema(path) != null;
+        return find(path) != null;
     }
 
     @Override
     public FileStatus getFileStatus(Path path) throws IOException {
-        byte[] schema = schema(path);
-        if (schema == null) {
+        SnapshotClient.Description found = find(path);
+        if (found == null) {
             throw new FileNotFoundException(path.toString());
         }
-        return new SnapshotStatus(path, schema.length);
+        return new SnapshotStatus(path, found.schema().bytes().length);
     }
 
     @Override
@@ -90,14 +91,23 @@ public final class NdbFileSystem extends FileSystem {
         return new FileStatus[] {getFileStatus(path)};
     }
 
-    /** Opens the snapshot's schema; the rows are not to be had as a file. */
+    /** Opens the snapshot as a file in the layout of canonical savepoints. */
     @Override
     public FSDataInputStream open(Path path) throws IOException {
-        byte[] schema = schema(path);
-        if (schema == null) {
-            throw new FileNotFoundException(path.toString());
+        SnapshotPath snapshot = SnapshotPath.parse(path);
+        SnapshotClient client = client(snapshot);
+        SnapshotClient.Description found = client.find(snapshot.snapshotId());
+        if (found == null) {
+            throw new FileNotFoundException(path + ": the state server has no such snapshot");
         }
-        return new SchemaInputStream(path, schema);
+        if (found.schema().states().isEmpty()) {
+            throw new IOException(
+                    path
+                            + ": the snapshot was taken by a version of FlinkNDB whose snapshots"
+                            + " only it can read. Start the job from it on FlinkNDB, and take a"
+                            + " savepoint there.");
+        }
+        return new SnapshotInputStream(path, client, snapshot.snapshotId(), found);
     }
 
     @Override

@@ -45,12 +45,14 @@ public final class RestorePlan {
             if (handle == null) {
                 continue;
             }
-            if (handle instanceof SavepointKeyedStateHandle) {
+            // Ours first: they have the class of savepoints, so that other backends can read them.
+            Path path = pathOf(handle);
+            boolean ours = path != null && "ndb".equals(path.toUri().getScheme());
+            if (!ours && handle instanceof SavepointKeyedStateHandle) {
                 plan.canonical.add(handle);
                 continue;
             }
-            Path path = pathOf(handle);
-            if (path == null || !"ndb".equals(path.toUri().getScheme())) {
+            if (!ours) {
                 throw new IOException(
                         "Cannot restore from "
                                 + handle.getClass().getSimpleName()

@@ -8,8 +8,9 @@ import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.apache.flink.runtime.state.StreamCompressionDecorator;
 import org.apache.flink.runtime.state.metainfo.StateMetaInfoSnapshot;
 import org.flinkndb.backend.BackendCore;
-import org.flinkndb.client.SnapshotClient;
+import org.flinkndb.canonical.CanonicalRows;
 import org.flinkndb.client.SnapshotKind;
+import org.flinkndb.client.StateName;
 
 import java.io.IOException;
 import java.util.List;
@@ -22,6 +23,7 @@ public final class CanonicalResources<K> implements FullSnapshotResources<K> {
     private final BackendCore<K> core;
     private final PendingSnapshot pending;
     private final List<StateMetaInfoSnapshot> metaInfos;
+    private final List<StateName> states;
     private final List<RegisteredKeyValueStateBackendMetaInfo<?, ?>> keyValueStates;
     private final StreamCompressionDecorator compression;
 
@@ -30,6 +32,7 @@ public final class CanonicalResources<K> implements FullSnapshotResources<K> {
         this.core = core;
         this.compression = compression;
         this.metaInfos = core.metaInfoSnapshots();
+        this.states = core.schema().states();
         this.keyValueStates = core.keyValueMetaInfos();
         this.pending = NdbSnapshotStrategy.begin(core, -1, SnapshotKind.EXPORT);
     }
@@ -47,11 +50,17 @@ public final class CanonicalResources<K> implements FullSnapshotResources<K> {
             Thread.currentThread().interrupt();
             throw new IOException("Interrupted while a savepoint was taken.", e);
         }
+        KeyGroupRange range = core.keyGroupRange();
         return new CanonicalIterator(
-                new SnapshotClient(core.settings()).read(pending.id()),
-                metaInfos,
-                keyValueStates,
-                core.numberOfKeyGroups());
+                new CanonicalRows(
+                        pending.client()
+                                .read(
+                                        pending.id(),
+                                        range.getStartKeyGroup(),
+                                        range.getEndKeyGroup()),
+                        states,
+                        core.numberOfKeyGroups()),
+                keyValueStates);
     }
 
     @Override

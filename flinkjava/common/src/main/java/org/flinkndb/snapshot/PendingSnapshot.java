@@ -32,6 +32,10 @@ final class PendingSnapshot implements SnapshotResources {
         return id;
     }
 
+    SnapshotClient client() {
+        return client;
+    }
+
     CompletableFuture<SnapshotStats> taken() {
         return taken;
     }

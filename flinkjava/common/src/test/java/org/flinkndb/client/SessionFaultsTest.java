@@ -298,7 +298,8 @@ class SessionFaultsTest {
             int state = old.registerState("v", StateKind.VALUE);
             old.write(1, row(state, "k", "old"));
             String id = UUID.randomUUID().toString();
-            old.await(old.takeSnapshot(id, 1, 1, SnapshotKind.CHECKPOINT, new byte[0]));
+            SnapshotSchema schema = new SnapshotSchema(new byte[0], List.of());
+            old.await(old.takeSnapshot(id, 1, 1, SnapshotKind.CHECKPOINT, schema));
             OpenSpec next = new OpenSpec("a".repeat(32), "job", "operator", "attempt", 4, 0, 3);
             next.base(id, 0, 3);
             try (StateSession young = StateSessions.open(settings, next, SessionListener.none())) {

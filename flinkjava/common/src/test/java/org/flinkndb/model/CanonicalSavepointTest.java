@@ -1,7 +1,6 @@
 package org.flinkndb.model;
 
 import org.apache.flink.api.common.JobID;
-import org.apache.flink.configuration.Configuration;
 import org.apache.flink.core.execution.SavepointFormatType;
 import org.apache.flink.core.fs.CloseableRegistry;
 import org.apache.flink.runtime.checkpoint.CheckpointOptions;
@@ -13,8 +12,6 @@ import org.apache.flink.runtime.state.SavepointResources;
 import org.apache.flink.runtime.state.SavepointSnapshotStrategy;
 import org.apache.flink.runtime.state.SnapshotResult;
 import org.apache.flink.runtime.state.SnapshotStrategyRunner;
-import org.apache.flink.runtime.state.StateBackend;
-import org.apache.flink.runtime.state.StateBackendLoader;
 import org.apache.flink.runtime.state.memory.MemCheckpointStreamFactory;
 import org.flinkndb.testutil.ServerExtension;
 import org.flinkndb.testutil.TestBackends;
@@ -48,7 +45,8 @@ class CanonicalSavepointTest {
             for (String name : new String[] {first, second, third}) {
                 List<KeyedStateHandle> handles = savepoint == null ? List.of() : List.of(savepoint);
                 try (TestedBackend tested =
-                        new TestedBackend(backend(name), new JobID(), handles)) {
+                        new TestedBackend(
+                                TestBackends.named(name, SERVER.address()), new JobID(), handles)) {
                     tested.verify(model, RandomOperations.KEYS, RandomOperations.NAMESPACES);
                     for (int step = 0; step < STEPS; step++) {
                         operations.step(tested, model);
@@ -57,22 +55,15 @@ class CanonicalSavepointTest {
                 }
             }
             try (TestedBackend tested =
-                    new TestedBackend(backend(first), new JobID(), List.of(savepoint))) {
+                    new TestedBackend(
+                            TestBackends.named(first, SERVER.address()),
+                            new JobID(),
+                            List.of(savepoint))) {
                 tested.verify(model, RandomOperations.KEYS, RandomOperations.NAMESPACES);
             }
         } catch (Exception | AssertionError e) {
             throw new AssertionError("seed " + seed, e);
         }
-    }
-
-    private static StateBackend backend(String name) throws Exception {
-        Configuration configuration = new Configuration();
-        configuration.setString(
-                "state.backend.type",
-                name.equals("ndb") ? "org.flinkndb.NdbStateBackendFactory" : name);
-        configuration.setString("state.backend.ndb.address", SERVER.address());
-        return StateBackendLoader.loadStateBackendFromConfig(
-                configuration, CanonicalSavepointTest.class.getClassLoader(), null);
     }
 
     /** What Flink does for a canonical savepoint. */

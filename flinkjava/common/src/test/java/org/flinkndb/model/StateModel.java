@@ -5,6 +5,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.function.IntPredicate;
+import java.util.function.Predicate;
 
 /** What the states of {@link TestedBackend} must hold, in plain maps. */
 final class StateModel {
@@ -31,6 +33,20 @@ final class StateModel {
         copy.joined.putAll(joined);
         timers.forEach((time, set) -> copy.timers.put(time, new HashMap<>(set)));
         return copy;
+    }
+
+    /** The part of it at some keys. */
+    StateModel within(IntPredicate keys) {
+        Predicate<String> elsewhere =
+                at -> !keys.test(Integer.parseInt(at.substring(0, at.indexOf('/'))));
+        StateModel part = copy();
+        for (Map<String, ?> state :
+                List.of(part.values, part.lists, part.maps, part.sums, part.joined)) {
+            state.keySet().removeIf(elsewhere);
+        }
+        part.timers.values().forEach(set -> set.keySet().removeIf(elsewhere));
+        part.timers.values().removeIf(Map::isEmpty);
+        return part;
     }
 
     boolean addTimer(long time, String at) {

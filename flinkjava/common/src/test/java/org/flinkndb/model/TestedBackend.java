@@ -22,6 +22,7 @@ import org.apache.flink.api.common.typeutils.base.IntSerializer;
 import org.apache.flink.api.java.tuple.Tuple2;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
 import org.apache.flink.runtime.state.KeyGroupRange;
+import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
 import org.apache.flink.runtime.state.KeyGroupedInternalPriorityQueue;
 import org.apache.flink.runtime.state.KeyedStateHandle;
 import org.apache.flink.runtime.state.StateBackend;
@@ -56,14 +57,18 @@ final class TestedBackend implements AutoCloseable {
 
     TestedBackend(StateBackend factory, JobID job, Collection<KeyedStateHandle> handles)
             throws Exception {
+        this(factory, job, KeyGroupRange.of(0, KEY_GROUPS - 1), handles);
+    }
+
+    /** One of several subtasks. */
+    TestedBackend(
+            StateBackend factory,
+            JobID job,
+            KeyGroupRange range,
+            Collection<KeyedStateHandle> handles)
+            throws Exception {
         backend =
-                TestBackends.open(
-                        factory,
-                        job,
-                        IntSerializer.INSTANCE,
-                        KEY_GROUPS,
-                        KeyGroupRange.of(0, KEY_GROUPS - 1),
-                        handles);
+                TestBackends.open(factory, job, IntSerializer.INSTANCE, KEY_GROUPS, range, handles);
         value = create(new ValueStateDescriptor<>("value", Types.STRING));
         list = create(new ListStateDescriptor<>("list", Types.INT));
         map = create(new MapStateDescriptor<>("map", Types.STRING, Types.INT));
@@ -94,9 +99,10 @@ final class TestedBackend implements AutoCloseable {
     }
 
     /** Compares everything that can be read with the model. */
-    void verify(StateModel model, int keys, int namespaces) throws Exception {
+    void verify(StateModel whole, int keys, int namespaces) throws Exception {
+        StateModel model = whole.within(this::isOurs);
         for (int key = 0; key < keys; key++) {
-            for (int namespace = 0; namespace < namespaces; namespace++) {
+            for (int namespace = 0; isOurs(key) && namespace < namespaces; namespace++) {
                 verifyAt(model, key, namespace);
             }
         }
@@ -111,6 +117,11 @@ final class TestedBackend implements AutoCloseable {
             assertThat(keysAndNamespaces(STATES[i])).as(STATES[i]).isEqualTo(expected.get(i));
         }
         verifyTimers(model);
+    }
+
+    private boolean isOurs(int key) {
+        return backend.getKeyGroupRange()
+                .contains(KeyGroupRangeAssignment.assignToKeyGroup(key, KEY_GROUPS));
     }
 
     private void verifyAt(StateModel model, int key, int namespace) throws Exception {
@@ -154,7 +165,7 @@ final class TestedBackend implements AutoCloseable {
 
     private void verifyTimers(StateModel model) {
         Set<String> found = new HashSet<>();
-        for (int group = 0; group < KEY_GROUPS; group++) {
+        for (int group : backend.getKeyGroupRange()) {
             timers.getSubsetForKeyGroup(group)
                     .forEach(
                             t ->

@@ -2,17 +2,22 @@ package org.flinkndb.testutil;
 
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.typeutils.TypeSerializer;
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.core.execution.SavepointFormatType;
 import org.apache.flink.core.fs.CloseableRegistry;
 import org.apache.flink.metrics.groups.UnregisteredMetricsGroup;
 import org.apache.flink.runtime.checkpoint.CheckpointOptions;
+import org.apache.flink.runtime.checkpoint.SavepointType;
 import org.apache.flink.runtime.operators.testutils.MockEnvironment;
 import org.apache.flink.runtime.query.KvStateRegistry;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
+import org.apache.flink.runtime.state.CheckpointStorageLocationReference;
 import org.apache.flink.runtime.state.KeyGroupRange;
 import org.apache.flink.runtime.state.KeyedStateBackendParametersImpl;
 import org.apache.flink.runtime.state.KeyedStateHandle;
 import org.apache.flink.runtime.state.SnapshotResult;
 import org.apache.flink.runtime.state.StateBackend;
+import org.apache.flink.runtime.state.StateBackendLoader;
 import org.apache.flink.runtime.state.memory.MemCheckpointStreamFactory;
 import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
 
@@ -25,6 +30,27 @@ public final class TestBackends {
     private static final int STREAM_BYTES = 1 << 20;
 
     private TestBackends() {}
+
+    /**
+     * A state backend as Flink's configuration names it.
+     *
+     * @param name ndb, hashmap, rocksdb, or rocksdb-heap-timers
+     * @param server address of the server for ndb
+     */
+    public static StateBackend named(String name, String server) throws Exception {
+        Configuration configuration = new Configuration();
+        configuration.setString("state.backend.ndb.address", server);
+        if (name.equals("ndb")) {
+            configuration.setString("state.backend.type", "org.flinkndb.NdbStateBackendFactory");
+        } else if (name.equals("rocksdb-heap-timers")) {
+            configuration.setString("state.backend.type", "rocksdb");
+            configuration.setString("state.backend.rocksdb.timer-service.factory", "heap");
+        } else {
+            configuration.setString("state.backend.type", name);
+        }
+        return StateBackendLoader.loadStateBackendFromConfig(
+                configuration, TestBackends.class.getClassLoader(), null);
+    }
 
     /** Makes the backend of one operator, for all key groups of a range, from handles. */
     public static <K> AbstractKeyedStateBackend<K> open(
@@ -53,6 +79,18 @@ public final class TestBackends {
                                 handles,
                                 new CloseableRegistry(),
                                 1.0));
+    }
+
+    /** Begins a native savepoint as a task does. */
+    public static RunnableFuture<SnapshotResult<KeyedStateHandle>> nativeSavepoint(
+            AbstractKeyedStateBackend<?> backend, long id) throws Exception {
+        return backend.snapshot(
+                id,
+                id,
+                new MemCheckpointStreamFactory(STREAM_BYTES),
+                new CheckpointOptions(
+                        SavepointType.savepoint(SavepointFormatType.NATIVE),
+                        CheckpointStorageLocationReference.getDefault()));
     }
 
     /** Begins a checkpoint as a task does; the result is there when the future has been run. */

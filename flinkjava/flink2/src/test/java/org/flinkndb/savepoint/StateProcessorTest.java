@@ -30,6 +30,7 @@ import org.apache.flink.util.CloseableIterator;
 import org.apache.flink.util.Collector;
 import org.flinkndb.NdbStateBackendFactory;
 import org.flinkndb.testutil.ServerExtension;
+import org.flinkndb.testutil.TestBackends;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.extension.RegisterExtension;
@@ -82,12 +83,18 @@ class StateProcessorTest {
         } finally {
             cluster.after();
         }
+        List<Tuple3<Long, Long, Integer>> rows = read(savepoint, backend());
         long records = 0;
-        for (Tuple3<Long, Long, Integer> row : read(savepoint)) {
+        for (Tuple3<Long, Long, Integer> row : rows) {
             assertThat(row.f1).isEqualTo((long) row.f2); // as many list elements as counted
             records += row.f1;
         }
         assertThat(records).isGreaterThan(KEYS);
+        for (String other : List.of("hashmap", "rocksdb")) {
+            assertThat(read(savepoint, TestBackends.named(other, SERVER.address())))
+                    .as("read with " + other)
+                    .containsExactlyInAnyOrderElementsOf(rows);
+        }
     }
 
     /** Runs a job for a while and stops it with a native savepoint. */
@@ -127,17 +134,18 @@ class StateProcessorTest {
                                 .transform(new Bootstrap()))
                 .write(path);
         env.execute();
-        List<Tuple3<Long, Long, Integer>> rows = read(path);
+        List<Tuple3<Long, Long, Integer>> rows = read(path, backend());
         assertThat(rows).hasSize((int) KEYS);
         assertThat(rows).allMatch(row -> row.f1 == 1000 / KEYS && row.f2 == 1000 / KEYS);
     }
 
-    private List<Tuple3<Long, Long, Integer>> read(String savepoint) throws Exception {
+    private List<Tuple3<Long, Long, Integer>> read(String savepoint, StateBackend backend)
+            throws Exception {
         StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment();
         env.setParallelism(2);
         List<Tuple3<Long, Long, Integer>> rows = new ArrayList<>();
         try (CloseableIterator<Tuple3<Long, Long, Integer>> found =
-                SavepointReader.read(env, savepoint, backend())
+                SavepointReader.read(env, savepoint, backend)
                         .readKeyedState(
                                 OperatorIdentifier.forUid("counter"),
                                 new Reader(),
