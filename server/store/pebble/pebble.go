@@ -42,6 +42,7 @@ type Options struct {
 // Store keeps rows in Pebble.
 type Store struct {
 	dir   string
+	log   logger
 	db    *pebble.DB
 	locks locktable.Table
 
@@ -57,6 +58,7 @@ func Open(dir string, opt Options) (*Store, error) {
 	if opt.Fatal == nil {
 		opt.Fatal = func() { os.Exit(1) }
 	}
+	log := logger{opt.Log, dir, opt.Fatal}
 	cache := pebble.NewCache(opt.CacheBytes)
 	defer cache.Unref()
 	settings := &pebble.Options{
@@ -67,7 +69,8 @@ func Open(dir string, opt Options) (*Store, error) {
 		L0CompactionThreshold:       4,
 		L0StopWritesThreshold:       24,
 		LBaseMaxBytes:               256 * mib,
-		Logger:                      logger{opt.Log, opt.Fatal},
+		Logger:                      log,
+		EventListener:               &pebble.EventListener{BackgroundError: log.backgroundError, LowDiskSpace: log.lowDiskSpace},
 	}
 	for i := range settings.Levels {
 		settings.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
@@ -76,21 +79,42 @@ func Open(dir string, opt Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the store in %s: %w", dir, mapError(err))
 	}
-	return &Store{dir: dir, db: db}, nil
+	return &Store{dir: dir, log: log, db: db}, nil
 }
 
 // logger passes on what Pebble has to say; its Fatalf must not return.
 type logger struct {
 	log   zerolog.Logger
+	dir   string
 	fatal func()
 }
 
-func (l logger) Infof(format string, args ...any)  { l.log.Trace().Msgf(format, args...) }
-func (l logger) Errorf(format string, args ...any) { l.log.Error().Msgf(format, args...) }
+func (l logger) Infof(format string, args ...any) { l.log.Trace().Msgf(format, args...) }
+
+func (l logger) Errorf(format string, args ...any) {
+	l.log.Error().Str("dir", l.dir).Msgf(format, args...)
+}
 
 func (l logger) Fatalf(format string, args ...any) {
-	l.log.Error().Msgf("the store cannot go on and the server ends (clients will wait for a restart; free some disk space if the disk is full): "+format, args...)
+	l.log.Error().Str("dir", l.dir).Msgf("the store cannot go on and the server ends (clients will wait for a restart; "+
+		"free some space there if the disk is full): "+format, args...)
 	l.fatal()
+}
+
+// backgroundError ends the process when it is the disk that fails: Pebble would try again at once and for ever, while
+// all writers wait.
+func (l logger) backgroundError(err error) {
+	for _, broken := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS} {
+		if errors.Is(err, broken) {
+			l.Fatalf("%v", err)
+			return
+		}
+	}
+	l.Errorf("work in the background failed, will be tried again: %v", err)
+}
+
+func (l logger) lowDiskSpace(info pebble.LowDiskSpaceInfo) {
+	l.log.Warn().Str("dir", l.dir).Msgf("%d %% of the disk are left: when it is full, the server ends", info.PercentThreshold)
 }
 
 func mapError(err error) error {

@@ -58,7 +58,7 @@ func (t *tx) commit() (store.Commit, error) {
 		return nil, fmt.Errorf("commit: %w", mapError(err))
 	}
 	c := &commit{finished: make(chan struct{})}
-	go c.await(t.batch)
+	go c.await(t.batch, t.s.log)
 	return c, nil
 }
 
@@ -73,8 +73,13 @@ type commit struct {
 	err      error
 }
 
-func (c *commit) await(batch *pebble.Batch) {
-	c.err = errors.Join(batch.SyncWait(), batch.Close())
+// await ends the process when the log cannot be written: readers see what was committed and will not be durable.
+func (c *commit) await(batch *pebble.Batch, log logger) {
+	c.err = batch.SyncWait()
+	if c.err != nil && !errors.Is(c.err, pebble.ErrClosed) {
+		log.Fatalf("%v", c.err)
+	}
+	c.err = errors.Join(c.err, batch.Close())
 	close(c.finished)
 }
 
