@@ -1,4 +1,4 @@
-// Package faultproxy stands between a client and a server on Unix sockets, and cuts, stalls or slows down what
+// Package faultproxy stands between a client and a server on Unix sockets, and cuts, stalls, slows down or loses what
 // passes, as a network does.
 package faultproxy
 
@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -17,13 +18,31 @@ type Proxy struct {
 	listener net.Listener
 	path     string
 	delay    atomic.Int64 // nanoseconds that each piece of data waits
+	loss     atomic.Pointer[Loss]
 	working  sync.WaitGroup
 
 	mu      sync.Mutex
 	target  string
 	open    map[net.Conn]struct{}
+	links   map[*link]struct{}
 	stalled chan struct{} // nil = data passes; closed when it passes again
 	closed  bool
+}
+
+// link is a connection through the proxy.
+type link struct {
+	client, server net.Conn
+	gone           atomic.Bool // what is sent disappears, and neither side learns when the other closes
+}
+
+// Loss is what a bad network does to pieces of data. A piece is what one side wrote at once, at most 64 KiB.
+type Loss struct {
+	// Repeated is the share of pieces, 0 to 1, that are lost and sent again by TCP: all behind them wait.
+	Repeated float64
+	// Pause is how long that takes at most; at least a quarter of it.
+	Pause time.Duration
+	// Broken is the share of pieces, 0 to 1, in the middle of which the connection breaks.
+	Broken float64
 }
 
 // Listen makes a proxy with a socket at path. Connections are refused until Forward has been called.
@@ -32,7 +51,7 @@ func Listen(path string) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Proxy{listener: listener, path: path, open: make(map[net.Conn]struct{})}
+	p := &Proxy{listener: listener, path: path, open: make(map[net.Conn]struct{}), links: make(map[*link]struct{})}
 	p.working.Go(p.accept)
 	return p, nil
 }
@@ -78,6 +97,19 @@ func (p *Proxy) Resume() {
 // Delay lets each piece of data wait so long; 0 ends it.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
+// Lose has pieces of data lost, in both directions; nil ends it.
+func (p *Proxy) Lose(loss *Loss) { p.loss.Store(loss) }
+
+// Vanish makes all open connections half-open, as when a machine loses its power or a firewall forgets them: what
+// either side sends disappears, and neither is told. New connections work.
+func (p *Proxy) Vanish() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.gone.Store(true)
+	}
+}
+
 // Close ends all connections and waits for what works on them.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
@@ -115,10 +147,17 @@ func (p *Proxy) serve(client net.Conn) {
 		return // the client sees its connection closed, as without a proxy
 	}
 	defer p.leave(server)
+	l := &link{client: client, server: server}
+	p.mu.Lock()
+	p.links[l] = struct{}{}
+	p.mu.Unlock()
 	var both sync.WaitGroup
-	both.Go(func() { p.copy(server, client) })
-	both.Go(func() { p.copy(client, server) })
+	both.Go(func() { p.copy(l, server, client) })
+	both.Go(func() { p.copy(l, client, server) })
 	both.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, l)
 }
 
 // enter counts a connection among those that Cut closes, unless the proxy is closed.
@@ -141,21 +180,38 @@ func (p *Proxy) leave(connection net.Conn) {
 }
 
 // copy passes data on until one side ends, and then ends both.
-func (p *Proxy) copy(to, from net.Conn) {
-	defer func() { _ = errors.Join(to.Close(), from.Close()) }()
+func (p *Proxy) copy(l *link, to, from net.Conn) {
+	defer func() {
+		if !l.gone.Load() {
+			_ = errors.Join(to.Close(), from.Close())
+		}
+	}()
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
 		p.hold()
-		if n > 0 {
-			if _, err := to.Write(buffer[:n]); err != nil {
-				return
-			}
+		if n > 0 && !l.gone.Load() && !p.pass(to, buffer[:n]) {
+			return
 		}
 		if err != nil {
 			return
 		}
 	}
+}
+
+// pass sends a piece on, as far as Lose allows; false ends the connection.
+func (p *Proxy) pass(to net.Conn, piece []byte) bool {
+	whole := true
+	if loss := p.loss.Load(); loss != nil {
+		if rand.Float64() < loss.Repeated {
+			time.Sleep(loss.Pause/4 + rand.N(loss.Pause*3/4+1))
+		}
+		if rand.Float64() < loss.Broken {
+			piece, whole = piece[:rand.N(len(piece))], false
+		}
+	}
+	_, err := to.Write(piece)
+	return err == nil && whole
 }
 
 // hold waits as long as Stall and Delay demand.

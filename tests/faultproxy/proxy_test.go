@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -104,4 +105,55 @@ func TestDelaySlowsDown(t *testing.T) {
 	if took := time.Since(begin); took < 60*time.Millisecond {
 		t.Fatalf("there and back took %v", took)
 	}
+}
+
+func TestVanishTellsNobody(t *testing.T) {
+	proxy, connection := through(t)
+	proxy.Vanish()
+	if _, err := connection.Write([]byte("word")); err != nil {
+		t.Fatal(err)
+	}
+	if err := connection.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := connection.Read(make([]byte, 4)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("%d bytes passed, %v", n, err)
+	}
+	fresh, err := net.Dial("unix", strings.TrimPrefix(proxy.Address(), "unix://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = fresh.Close() }()
+	exchange(t, fresh)
+	proxy.Cut()
+	if err := connection.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connection.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Fatalf("read from a cut connection: %v", err)
+	}
+}
+
+func TestLossBreaksWithinAPiece(t *testing.T) {
+	proxy, connection := through(t)
+	proxy.Lose(&Loss{Broken: 1})
+	piece := make([]byte, 1<<10)
+	if _, err := connection.Write(piece); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(connection); err == nil && len(got) == len(piece) {
+		t.Fatal("all passed")
+	}
+}
+
+func TestLossDelaysSomePieces(t *testing.T) {
+	proxy, connection := through(t)
+	proxy.Lose(&Loss{Repeated: 1, Pause: 80 * time.Millisecond})
+	begin := time.Now()
+	exchange(t, connection)
+	if took := time.Since(begin); took < 40*time.Millisecond {
+		t.Fatalf("there and back took %v", took)
+	}
+	proxy.Lose(nil)
+	exchange(t, connection)
 }

@@ -35,6 +35,8 @@ type Options struct {
 	HighAvailability bool
 	// TaskManagerMemory is taskmanager.memory.process.size. The default value is 1200m.
 	TaskManagerMemory string
+	// Environment says what to add to the environment of processes of a kind: "jobmanager", "taskmanager", "zookeeper".
+	Environment func(kind string) []string
 }
 
 // Cluster is a running cluster. Methods may be called concurrently.
@@ -243,7 +245,7 @@ func (c *Cluster) StartJobManager(ctx context.Context) error {
 func (c *Cluster) Pids() []int {
 	var pids []int
 	for _, p := range append(c.TaskManagers(), c.JobManager()) {
-		pids = append(pids, p.cmd.Process.Pid)
+		pids = append(pids, p.Pid())
 	}
 	return pids
 }
@@ -292,6 +294,9 @@ func (c *Cluster) start(kind, script string, args ...string) (*Process, error) {
 	cmd := exec.Command(filepath.Join(c.opt.Home, "bin", script), append([]string{"start-foreground"}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Env = c.environment()
+	if c.opt.Environment != nil {
+		cmd.Env = append(cmd.Env, c.opt.Environment(kind)...)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the script and its JVM die together
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), out.Close())
@@ -354,6 +359,9 @@ type Process struct {
 
 // Name tells it from the others.
 func (p *Process) Name() string { return p.name }
+
+// Pid is its process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Running says whether it has not ended.
 func (p *Process) Running() bool {

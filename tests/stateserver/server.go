@@ -42,6 +42,16 @@ func (s *Server) Address() string { return "unix://" + filepath.Join(s.dir, "s.s
 // Pid is the server's process id.
 func (s *Server) Pid() int { return s.cmd.Process.Pid }
 
+// Running says whether the server has not ended, by whatever cause.
+func (s *Server) Running() bool {
+	select {
+	case <-s.ended:
+		return false
+	default:
+		return true
+	}
+}
+
 // LogFile is where the server writes to.
 func (s *Server) LogFile() string { return filepath.Join(s.dir, "server.log") }
 
@@ -139,10 +149,8 @@ func (s *Server) Thaw() error { return s.send(syscall.SIGCONT) }
 func (s *Server) Stop() error { return s.signal(syscall.SIGTERM) }
 
 func (s *Server) signal(sig syscall.Signal) error {
-	select {
-	case <-s.ended:
+	if !s.Running() {
 		return nil
-	default:
 	}
 	if err := s.send(sig); err != nil {
 		return err
