@@ -38,7 +38,7 @@ func (l *Lineage) Sessions(ctx context.Context) ([]SessionInfo, error) {
 	for _, s := range l.catalog.sessions {
 		list = append(list, SessionInfo{
 			ID: s.ID, JobID: s.JobID, JobName: s.JobName, Operator: s.Operator, Attempt: s.Attempt,
-			Range: s.Range, Generation: s.ID, LeaseExpires: l.leaseEnd(s), Spaces: spacesOf(s.Parts),
+			Range: s.Range, Generation: s.ID, LeaseExpires: l.opt.Now().Add(l.remaining(s)), Spaces: spacesOf(s.Parts),
 		})
 	}
 	l.catalog.mu.RUnlock()

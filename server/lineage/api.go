@@ -73,8 +73,11 @@ func (r Range) within(other Range) bool { return other.First <= r.First && r.Las
 // Options are the settings of a Lineage.
 type Options struct {
 	Log zerolog.Logger
-	// Now is the clock; nil stands for time.Now.
+	// Now is the time of day, for people to read; it may jump. nil stands for time.Now.
 	Now func() time.Time
+	// Elapsed is the time since the server started, by a clock that does not jump: what is due when is decided
+	// by it. nil stands for the system's monotonic clock.
+	Elapsed func() time.Duration
 	// Lease is how long a session lives without a stream. The default value is one minute.
 	Lease time.Duration
 	// AbandonedRetention is how long abandoned snapshots are kept. The default value is one day.
@@ -93,6 +96,10 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Elapsed == nil {
+		start := time.Now()
+		o.Elapsed = func() time.Duration { return time.Since(start) }
 	}
 	if o.Lease == 0 {
 		o.Lease = time.Minute

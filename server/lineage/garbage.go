@@ -135,6 +135,9 @@ func (l *Lineage) collect(ctx context.Context, everything bool) (GarbageReport, 
 	if err := l.catalog.refresh(ctx, l.store); err != nil {
 		return report, fmt.Errorf("read the catalog: %w", err)
 	}
+	l.catalog.mu.RLock()
+	l.leases.keep(l.catalog.sessions)
+	l.catalog.mu.RUnlock()
 	if err := l.expireSessions(ctx, &report); err != nil {
 		return report, err
 	}
@@ -214,13 +217,13 @@ func (l *Lineage) expire(ctx context.Context, id uint64) (bool, error) {
 // releaseOverdue releases snapshots that nobody will: exports whose session has ended, pins of dead
 // servers, and abandoned ones after their retention.
 func (l *Lineage) releaseOverdue(ctx context.Context, report *GarbageReport) error {
-	now := l.opt.Now()
+	now := l.steadyNow()
 	var overdue []string
 	l.catalog.mu.RLock()
 	for _, s := range l.catalog.snapshots {
 		abandoned := !s.Abandoned.IsZero() && now.Sub(s.Abandoned) >= l.opt.AbandonedRetention
 		orphaned := s.Kind == SnapshotExport && s.Session != 0 && l.catalog.sessions[s.Session] == nil
-		unpinned := s.Kind == SnapshotExport && s.Session == 0 && now.Sub(s.Created) >= pinRetention
+		unpinned := s.Kind == SnapshotExport && s.Session == 0 && now.Sub(s.Created) >= pinRetention && !l.pinnedHere(s.ID)
 		if abandoned || orphaned || unpinned {
 			overdue = append(overdue, s.ID)
 		}

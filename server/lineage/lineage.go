@@ -22,6 +22,7 @@ type Lineage struct {
 	started time.Time
 	catalog *catalog
 	garbage *garbage
+	leases  *leaseWatch
 	filters filterBudget
 
 	// structure is held by whatever opens or ends sessions or releases snapshots, until the catalog
@@ -30,6 +31,7 @@ type Lineage struct {
 
 	mu   sync.Mutex
 	live map[uint64]*attached // sessions that have had a stream at this server
+	pins map[string]bool      // of readers that are open at this server
 }
 
 // New opens the lineage layer over a store and reads what sessions and snapshots there are.
@@ -38,8 +40,10 @@ func New(ctx context.Context, st store.Store, opt Options) (*Lineage, error) {
 	l := &Lineage{
 		store:   st,
 		opt:     opt,
-		started: opt.Now(),
+		started: opt.Now().Round(0).Add(-opt.Elapsed()), // Round: without the monotonic clock
 		catalog: newCatalog(),
+		leases:  newLeaseWatch(opt.Elapsed),
+		pins:    map[string]bool{},
 		garbage: newGarbage(opt.MaxGarbageKeys),
 		live:    map[uint64]*attached{},
 		filters: filterBudget{limit: opt.MaxFilterBytes},
@@ -375,7 +379,7 @@ func (o *opening) abandon() error {
 		if s.JobID != o.request.JobID || s.Confirmed || !s.Abandoned.IsZero() || !o.passedBy(s) {
 			continue
 		}
-		s.Abandoned = o.l.opt.Now()
+		s.Abandoned = o.l.steadyNow()
 		o.snapshots = append(o.snapshots, s)
 	}
 	return nil
@@ -456,18 +460,4 @@ func endSession(tx store.Tx, s *sessionRecord) error {
 		return fmt.Errorf("end session %d: %w", s.ID, err)
 	}
 	return nil
-}
-
-// expired says whether a session has been without a stream for longer than its lease. While this
-// server was not running nobody could renew at it, so the lease counts from its start at the earliest.
-func (l *Lineage) expired(s *sessionRecord) bool {
-	return l.opt.Now().After(l.leaseEnd(s))
-}
-
-func (l *Lineage) leaseEnd(s *sessionRecord) time.Time {
-	seen := s.Renewed
-	if l.started.After(seen) {
-		seen = l.started
-	}
-	return seen.Add(s.Lease)
 }

@@ -88,7 +88,7 @@ func (m *model) must(t *rapid.T, err error) {
 }
 
 func (m *model) restartServer(t *rapid.T) {
-	l, err := New(m.ctx, m.store, Options{Log: zerolog.Nop(), Now: func() time.Time { return m.now }, Lease: time.Hour})
+	l, err := New(m.ctx, m.store, Options{Log: zerolog.Nop(), Now: func() time.Time { return m.now }, Elapsed: func() time.Duration { return m.now.Sub(time.Unix(0, 0)) }, Lease: time.Hour})
 	m.must(t, err)
 	m.lineage = l
 }

@@ -81,7 +81,7 @@ func (r *Reader) setPin(ctx context.Context) error {
 			return fmt.Errorf("%w: %s", ErrSnapshotNotFound, r.record.ID)
 		}
 		copied := *r.record
-		copied.ID, copied.Kind, copied.Created = fmt.Sprintf("%s%d", pinPrefix, id), SnapshotExport, r.l.opt.Now()
+		copied.ID, copied.Kind, copied.Created = fmt.Sprintf("%s%d", pinPrefix, id), SnapshotExport, r.l.steadyNow()
 		copied.Session, copied.Schema, copied.States = 0, nil, nil
 		pin = &copied
 		return writeRecord(tx, snapshotKey(pin.ID), pin)
@@ -90,6 +90,9 @@ func (r *Reader) setPin(ctx context.Context) error {
 		return fmt.Errorf("pin snapshot %s: %w", r.record.ID, err)
 	}
 	r.pin = pin
+	r.l.mu.Lock()
+	r.l.pins[pin.ID] = true
+	r.l.mu.Unlock()
 	r.l.catalog.change(func() { r.l.catalog.snapshots[pin.ID] = pin })
 	return nil
 }
@@ -215,11 +218,21 @@ func (r *Reader) openScan(ctx context.Context) bool {
 	return true
 }
 
+// pinnedHere says whether a pin is that of a reader which is open at this server.
+func (l *Lineage) pinnedHere(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pins[id]
+}
+
 // Close lets go of what the reader pinned.
 func (r *Reader) Close(ctx context.Context) error {
 	if r.pin == nil {
 		return nil
 	}
+	r.l.mu.Lock()
+	delete(r.l.pins, r.pin.ID)
+	r.l.mu.Unlock()
 	_, err := r.l.Release(ctx, r.pin.ID)
 	return err
 }

@@ -20,8 +20,8 @@ type attached struct {
 	states  []*sessionState
 	views   viewCache
 	commits *commitQueue
-	newRows *newRows // nil where rows may exist that were not written here
-	renewed time.Time
+	newRows *newRows      // nil where rows may exist that were not written here
+	renewed time.Duration // Options.Elapsed when this server renewed the lease last
 	streams int
 }
 
@@ -95,7 +95,7 @@ func (l *Lineage) hold(record *sessionRecord, progress lane) *attached {
 	defer l.mu.Unlock()
 	a := l.live[record.ID]
 	if a == nil {
-		a = &attached{l: l, record: record, renewed: record.Renewed, commits: newCommitQueue(progress.Applied)}
+		a = &attached{l: l, record: record, renewed: l.opt.Elapsed(), commits: newCommitQueue(progress.Applied)}
 		l.live[record.ID] = a
 	}
 	a.streams++
@@ -438,9 +438,9 @@ func (l *Lineage) confirm(ctx context.Context, id string) error {
 
 // Renew keeps the session alive for another lease. It writes at most every third of it.
 func (s *Session) Renew(ctx context.Context) error {
-	now := s.l.opt.Now()
+	now := s.l.opt.Elapsed()
 	s.mu.Lock()
-	due := now.Sub(s.renewed) >= s.record.Lease/3
+	due := now-s.renewed >= s.record.Lease/3
 	s.mu.Unlock()
 	if !due {
 		return nil
@@ -458,7 +458,7 @@ func (s *Session) Renew(ctx context.Context) error {
 		if !found {
 			return fmt.Errorf("%w: session %d has ended", ErrSessionNotFound, s.record.ID)
 		}
-		record.Renewed = now
+		record.Renewed = s.l.opt.Now()
 		return writeRecord(tx, sessionKey(record.ID), record)
 	})
 	if err != nil {
@@ -473,6 +473,7 @@ func (s *Session) Renew(ctx context.Context) error {
 
 // Detach ends this stream's hold; the session lives on for its lease.
 func (s *Session) Detach() {
+	s.l.leases.left(s.record.ID)
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
 	s.streams--

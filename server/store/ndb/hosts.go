@@ -40,11 +40,16 @@ type host struct {
 	db      *sql.DB // reads and single statements
 	updates *sql.DB // transactions: a session of it always has one open, its first statement begins it
 	aux     *sql.DB // see auxConnections
-	// downUntil is a Unix time in nanoseconds; 0 = the server works. Before it the server is used
-	// only if all are down, after it one caller tries.
+	// downUntil is a time by monotonic(); 0 = the server works. Before it the server is used only if
+	// all are down, after it one caller tries.
 	downUntil atomic.Int64
 	failures  atomic.Int64 // without a success between
 }
+
+var processStart = time.Now()
+
+// monotonic is a clock that does not jump when somebody sets the machine's.
+func monotonic() time.Duration { return time.Since(processStart) }
 
 // hosts spreads work over several MySQL servers and avoids those that fail.
 type hosts struct {
@@ -84,7 +89,7 @@ func openPool(c driver.Connector, size int) *sql.DB {
 
 // pick returns the next server that works; if none does, the one whose turn to be tried comes first.
 func (hs *hosts) pick() *host {
-	now := time.Now()
+	now := monotonic()
 	first := hs.next.Add(1)
 	var best *host
 	for i := range hs.all {
@@ -94,7 +99,7 @@ func (hs *hosts) pick() *host {
 			return h
 		}
 		// Whoever moves the time forward is the one that tries.
-		if down <= now.UnixNano() && h.downUntil.CompareAndSwap(down, now.Add(h.downTime()).UnixNano()) {
+		if down <= int64(now) && h.downUntil.CompareAndSwap(down, int64(now+h.downTime())) {
 			return h
 		}
 		if best == nil || down < best.downUntil.Load() {
@@ -110,7 +115,7 @@ func (h *host) downTime() time.Duration {
 
 // markDown takes a server out of use for a while.
 func (h *host) markDown() {
-	h.downUntil.Store(time.Now().Add(h.downTime()).UnixNano())
+	h.downUntil.Store(int64(monotonic() + h.downTime()))
 	h.failures.Add(1)
 }
 

@@ -129,9 +129,9 @@ func (s *Store) SpaceBytes(ctx context.Context, space uint64) (total uint64, err
 // refreshStatistics has NDB look at the tables' indexes, which it does not do often by itself: a
 // second of work at most once in statisticsAge. Failing makes estimates worse, nothing else.
 func (s *Store) refreshStatistics(ctx context.Context) {
-	now := time.Now().Unix()
+	now := int64(monotonic() + statisticsAge) // so that the first look is due
 	last := s.analyzed.Load()
-	if s.cfg.engine != EngineNDB || now-last < int64(statisticsAge/time.Second) || !s.analyzed.CompareAndSwap(last, now) {
+	if s.cfg.engine != EngineNDB || now-last < int64(statisticsAge) || !s.analyzed.CompareAndSwap(last, now) {
 		return
 	}
 	err := s.withSession(ctx, s.hosts.pick().aux, func(c *session) error {

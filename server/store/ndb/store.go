@@ -33,7 +33,7 @@ type Store struct {
 	marks         marks
 	longStates    longStates
 	prober        *prober      // nil unless durability=disk
-	analyzed      atomic.Int64 // Unix time in seconds of the last look at the index statistics
+	analyzed      atomic.Int64 // when index statistics were looked at last: monotonic() and statisticsAge; 0 = never
 	closed        atomic.Bool
 	closing       chan struct{} // closed by Close
 	closeOnce     sync.Once
