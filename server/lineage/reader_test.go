@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/flinkndb/flinkndb/server/store/memory"
 )
@@ -211,29 +210,6 @@ func TestForkAtAnotherServer(t *testing.T) {
 	if string(values[0]) != "1" {
 		t.Fatalf("the fork reads %q, expected what the snapshot had", values[0])
 	}
-}
-
-// TestReaderWithoutItsPin loses the pin, as a reader does that reads for longer than pins live.
-func TestReaderWithoutItsPin(t *testing.T) {
-	ctx := t.Context()
-	now := time.Now()
-	l := openLineage(t, memory.New(), Options{Now: func() time.Time { return now }})
-	job := newReaderJob(t, l)
-	must(t, job.overwrite(ctx))
-	id, err := job.snapshot(ctx)
-	must(t, err)
-	reader, err := l.OpenReader(ctx, ReadRequest{SnapshotID: id})
-	must(t, err)
-	if rows, err := reader.Next(ctx); err != nil || len(rows) == 0 {
-		t.Fatalf("%d rows, %v", len(rows), err)
-	}
-	now = now.Add(pinRetention)
-	_, err = l.Collect(ctx, false)
-	must(t, err)
-	if rows, err := reader.Next(ctx); !errors.Is(err, ErrSnapshotNotFound) {
-		t.Fatalf("%d rows, %v", len(rows), err)
-	}
-	must(t, reader.Close(ctx))
 }
 
 // TestGroupsOnly asks which key groups have rows, some of which have only deleted ones.
