@@ -13,11 +13,17 @@ import (
 // view never comes into being without this server knowing, as far as its own sessions' rows are
 // concerned (docs/design.md, "Rows and versions").
 type catalog struct {
+	refreshing sync.Mutex // what was read first is shown first
+
 	mu        sync.RWMutex
 	version   uint64 // grows with each change
+	counter   uint64 // of the store, as of when everything was read: views made since have higher numbers
 	sessions  map[uint64]*sessionRecord
 	snapshots map[string]*snapshotRecord
 	spaces    map[uint64]*spaceRecord
+
+	reading bool
+	since   []func() // the changes while everything is being read
 }
 
 func newCatalog() *catalog {
@@ -28,57 +34,107 @@ func newCatalog() *catalog {
 	}
 }
 
-// refresh reads everything again. Snapshots are read before and after the sessions: what moves from
-// a session to a snapshot or the other way meanwhile is seen in one of the places.
+// refresh reads everything again. Snapshots are read before and after the sessions: what moves from a session to a
+// snapshot or the other way meanwhile is seen in one of the places. What this server changes meanwhile is done again
+// to what was read: some of that may have ended at another server since, which the next refresh shows.
 func (c *catalog) refresh(ctx context.Context, st store.Store) error {
-	c.mu.RLock()
-	before := c.version
-	c.mu.RUnlock()
-	snapshots := map[string]*snapshotRecord{}
-	sessions := map[uint64]*sessionRecord{}
-	spaces := map[uint64]*spaceRecord{}
-	read := func() error {
-		list, err := scanRecords[snapshotRecord](ctx, st, snapshotPrefix)
-		for _, s := range list {
-			snapshots[s.ID] = s
-		}
-		return err
-	}
-	if err := read(); err != nil {
-		return err
-	}
-	sessionList, err := scanRecords[sessionRecord](ctx, st, sessionPrefix)
-	if err != nil {
-		return err
-	}
-	for _, s := range sessionList {
-		sessions[s.ID] = s
-	}
-	if err := read(); err != nil {
-		return err
-	}
-	spaceList, err := scanRecords[spaceRecord](ctx, st, spacePrefix)
-	if err != nil {
-		return err
-	}
-	for _, s := range spaceList {
-		spaces[s.ID] = s
-	}
+	c.refreshing.Lock()
+	defer c.refreshing.Unlock()
+	c.recordChanges()
+	read, err := readCatalog(ctx, st)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.version != before {
-		return nil // this server changed something meanwhile: what it holds is newer, try next time
+	if err == nil {
+		c.counter, c.sessions, c.snapshots, c.spaces = read.counter, read.sessions, read.snapshots, read.spaces
+		for _, fn := range c.since {
+			fn()
+		}
+		c.version++
 	}
-	c.sessions, c.snapshots, c.spaces = sessions, snapshots, spaces
-	c.version++
+	c.reading, c.since = false, nil
+	return err
+}
+
+func (c *catalog) recordChanges() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reading = true
+}
+
+func readCatalog(ctx context.Context, st store.Store) (*catalog, error) {
+	c := newCatalog()
+	var err error
+	if c.counter, err = readCounter(storeMeta(ctx, st)); err != nil {
+		return nil, err
+	}
+	if err := c.readSnapshots(ctx, st); err != nil {
+		return nil, err
+	}
+	sessions, err := scanRecords[sessionRecord](ctx, st, sessionPrefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sessions {
+		c.sessions[s.ID] = s
+	}
+	if err := c.readSnapshots(ctx, st); err != nil {
+		return nil, err
+	}
+	spaces, err := scanRecords[spaceRecord](ctx, st, spacePrefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range spaces {
+		c.spaces[s.ID] = s
+	}
+	return c, nil
+}
+
+func (c *catalog) readSnapshots(ctx context.Context, st store.Store) error {
+	snapshots, err := scanRecords[snapshotRecord](ctx, st, snapshotPrefix)
+	if err != nil {
+		return err
+	}
+	for _, s := range snapshots {
+		c.snapshots[s.ID] = s
+	}
 	return nil
 }
 
+// change shows what this server has changed in the store. fn may run twice.
 func (c *catalog) change(fn func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.changeLocked(fn)
+}
+
+func (c *catalog) changeLocked(fn func()) {
 	fn()
 	c.version++
+	if c.reading {
+		c.since = append(c.since, fn)
+	}
+}
+
+// took notes numbers that a change of this server has taken from the store's counter. If others have taken some since
+// everything was read, what they made is not known here, and the catalog's counter stays.
+func (c *catalog) took(first, n uint64) {
+	if c.counter == first-1 {
+		c.counter += n
+	}
+}
+
+// forgetSnapshot takes out a snapshot that was released when the store's counter had some value. It does not if
+// another server may have opened a session or a reader from it that is not known here: what writers here keep for the
+// snapshot they must then keep for these.
+func (c *catalog) forgetSnapshot(id string, counter uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counter != counter {
+		return false
+	}
+	c.changeLocked(func() { delete(c.snapshots, id) })
+	return true
 }
 
 // views returns the histories through which anyone looks at a key group of a row space, except the

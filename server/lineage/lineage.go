@@ -76,7 +76,9 @@ func (l *Lineage) Open(ctx context.Context, r OpenRequest) (OpenResult, error) {
 	if err := commit.Wait(ctx); err != nil {
 		return OpenResult{}, fmt.Errorf("open a session: %w", err)
 	}
-	l.catalog.change(o.apply)
+	if !o.repeated { // else the record may be newer in the catalog
+		l.catalog.change(o.apply)
+	}
 	return o.result, nil
 }
 
@@ -116,11 +118,13 @@ type opening struct {
 	origins   []part         // what the bases show, before any fork
 	fenced    []uint64
 	snapshots []*snapshotRecord // changed
+	repeated  bool
 	result    OpenResult
 }
 
 func (o *opening) run() error {
 	if known, err := o.repeat(); known || err != nil {
+		o.repeated = known
 		return err
 	}
 	id, err := nextNumbers(o.tx, 1)
@@ -445,6 +449,7 @@ func (o *opening) apply() {
 	for _, id := range o.fenced {
 		delete(c.sessions, id)
 	}
+	c.took(o.record.ID, uint64(1+len(o.spaces)))
 	c.sessions[o.record.ID] = o.record
 }
 

@@ -202,21 +202,28 @@ func scanRecords[T any](ctx context.Context, st store.Store, prefix string) ([]*
 	return records, nil
 }
 
-// nextNumbers takes numbers from the counter that sessions and row spaces share.
+// nextNumbers takes numbers from the counter that sessions, row spaces and readers share.
 func nextNumbers(tx store.Tx, n uint64) (uint64, error) {
-	raw, err := tx.LockMeta(counterKey)
+	last, err := readCounter(tx.LockMeta)
 	if err != nil {
-		return 0, fmt.Errorf("lock %s: %w", counterKey, err)
-	}
-	var last uint64
-	if raw != nil {
-		if len(raw) != 8 {
-			return 0, fmt.Errorf("record %s has %d bytes, expected 8", counterKey, len(raw))
-		}
-		last = binary.BigEndian.Uint64(raw)
+		return 0, err
 	}
 	if err := tx.PutMeta(counterKey, binary.BigEndian.AppendUint64(nil, last+n)); err != nil {
 		return 0, fmt.Errorf("write %s: %w", counterKey, err)
 	}
 	return last + 1, nil
+}
+
+// readCounter returns the last number that was given.
+func readCounter(read metaReader) (uint64, error) {
+	raw, err := read(counterKey)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("read %s: %w", counterKey, err)
+	case raw == nil:
+		return 0, nil
+	case len(raw) != 8:
+		return 0, fmt.Errorf("record %s has %d bytes, expected 8", counterKey, len(raw))
+	}
+	return binary.BigEndian.Uint64(raw), nil
 }

@@ -58,13 +58,16 @@ func (l *Lineage) Release(ctx context.Context, id string) (bool, error) {
 	l.structure.Lock()
 	defer l.structure.Unlock()
 	var existed bool
-	record := &snapshotRecord{}
+	var counter uint64
 	commit, err := l.store.Update(ctx, func(tx store.Tx) error {
 		if _, err := tx.LockMeta(gateKey); err != nil {
 			return fmt.Errorf("lock %s: %w", gateKey, err)
 		}
 		var err error
-		if existed, err = readRecord(tx.Meta, snapshotKey(id), record); err != nil || !existed {
+		if existed, err = readRecord(tx.Meta, snapshotKey(id), &snapshotRecord{}); err != nil || !existed {
+			return err
+		}
+		if counter, err = readCounter(tx.Meta); err != nil {
 			return err
 		}
 		return tx.DeleteMeta(snapshotKey(id))
@@ -78,7 +81,11 @@ func (l *Lineage) Release(ctx context.Context, id string) (bool, error) {
 	if err := commit.Wait(ctx); err != nil {
 		return false, fmt.Errorf("release snapshot %s: %w", id, err)
 	}
-	l.catalog.change(func() { delete(l.catalog.snapshots, id) })
+	if !l.catalog.forgetSnapshot(id, counter) {
+		if err := l.catalog.refresh(ctx, l.store); err != nil {
+			return true, fmt.Errorf("read the catalog: %w", err)
+		}
+	}
 	l.garbage.wake()
 	return true, nil
 }
@@ -143,11 +150,12 @@ func (l *Lineage) OpenReader(ctx context.Context, id string, groups *Range) (*Re
 // be released meanwhile. The sweeper releases pins of servers that died.
 func (r *Reader) setPin(ctx context.Context) error {
 	var pin *snapshotRecord
+	var number uint64
 	r.l.structure.Lock()
 	defer r.l.structure.Unlock()
 	_, err := r.l.store.Update(ctx, func(tx store.Tx) error {
-		id, err := nextNumbers(tx, 1)
-		if err != nil {
+		var err error
+		if number, err = nextNumbers(tx, 1); err != nil {
 			return err
 		}
 		if _, err := tx.LockMeta(gateKey); err != nil {
@@ -161,7 +169,7 @@ func (r *Reader) setPin(ctx context.Context) error {
 			return fmt.Errorf("%w: %s", ErrSnapshotNotFound, r.record.ID)
 		}
 		copied := *r.record
-		copied.ID, copied.Kind, copied.Created = fmt.Sprintf("%s%d", pinPrefix, id), SnapshotExport, r.l.opt.Now()
+		copied.ID, copied.Kind, copied.Created = fmt.Sprintf("%s%d", pinPrefix, number), SnapshotExport, r.l.opt.Now()
 		copied.Session, copied.Schema = 0, nil
 		pin = &copied
 		return writeRecord(tx, snapshotKey(pin.ID), pin)
@@ -170,7 +178,10 @@ func (r *Reader) setPin(ctx context.Context) error {
 		return fmt.Errorf("pin snapshot %s: %w", r.record.ID, err)
 	}
 	r.pin = pin
-	r.l.catalog.change(func() { r.l.catalog.snapshots[pin.ID] = pin })
+	r.l.catalog.change(func() {
+		r.l.catalog.took(number, 1)
+		r.l.catalog.snapshots[pin.ID] = pin
+	})
 	return nil
 }
 
