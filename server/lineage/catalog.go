@@ -137,68 +137,21 @@ func (c *catalog) forgetSnapshot(id string, counter uint64) bool {
 	return true
 }
 
-// views returns the histories through which anyone looks at a key group of a row space, except the
-// session `but` (0 = none), without repeats.
-func (c *catalog) views(space uint64, group uint16, but uint64) []History {
+// views returns the views through which anyone looks at a key group of a row space, except the session
+// `but` (0 = none).
+func (c *catalog) views(space uint64, group uint16, but uint64) groupViews {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	var views []History
-	collect := func(parts []part) {
-		for i := range parts {
-			if !parts[i].contains(group) {
-				continue
-			}
-			for _, l := range parts[i].Layers {
-				if l.Space == space {
-					views = addView(views, l.History)
-				}
-			}
-		}
-	}
+	seen := groupViews{bottom: true}
 	for _, s := range c.snapshots {
-		collect(s.Parts)
+		seen.add(s.Parts, space, group)
 	}
 	for _, s := range c.sessions {
 		if s.ID != but {
-			collect(s.Parts)
+			seen.add(s.Parts, space, group)
 		}
 	}
-	return views
-}
-
-func addView(views []History, h History) []History {
-	for _, known := range views {
-		if known.equal(h) {
-			return views
-		}
-	}
-	return append(views, h)
-}
-
-// bottom says whether nothing lies below a key group of a row space, whoever looks at it.
-func (c *catalog) bottom(space uint64, group uint16) bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	isBottom := true
-	check := func(parts []part) {
-		for _, p := range parts {
-			if !p.contains(group) {
-				continue
-			}
-			for i, l := range p.Layers {
-				if l.Space == space && i < len(p.Layers)-1 {
-					isBottom = false
-				}
-			}
-		}
-	}
-	for _, s := range c.snapshots {
-		check(s.Parts)
-	}
-	for _, s := range c.sessions {
-		check(s.Parts)
-	}
-	return isBottom
+	return seen
 }
 
 func (c *catalog) currentVersion() uint64 {
@@ -229,4 +182,33 @@ func (l *Lineage) readSpace(ctx context.Context, id uint64) (*spaceRecord, error
 	}
 	l.catalog.change(func() { l.catalog.spaces[id] = record })
 	return record, nil
+}
+
+// statesIn lists the states of row spaces, as the store knows them now.
+func (l *Lineage) statesIn(ctx context.Context, spaces []uint64) ([]StateInfo, error) {
+	var union spaceRecord
+	for _, id := range spaces {
+		space, err := l.readSpace(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range space.States {
+			if _, known := union.state(s.Name, s.Kind); !known {
+				union.States = append(union.States, StateInfo{uint16(len(union.States)), s.Name, s.Kind})
+			}
+		}
+	}
+	return union.States, nil
+}
+
+// numbersIn returns a state's number in the row space of each layer.
+func (l *Lineage) numbersIn(ctx context.Context, layers []layer, s StateInfo) ([]stateNumber, error) {
+	numbers := make([]stateNumber, len(layers))
+	for i, layer := range layers {
+		var err error
+		if numbers[i], err = l.stateNumber(ctx, layer.Space, s.Name, s.Kind, false); err != nil {
+			return nil, err
+		}
+	}
+	return numbers, nil
 }

@@ -24,6 +24,8 @@ type Lineage struct {
 	garbage *garbage
 	filters filterBudget
 
+	flattened flattenedTotals
+
 	// structure is held by whatever opens or ends sessions or releases snapshots, until the catalog
 	// shows it: nobody may find a view that has left one record and not yet reached the other.
 	structure sync.Mutex

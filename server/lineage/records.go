@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flinkndb/flinkndb/server/store"
@@ -43,11 +44,9 @@ type part struct {
 
 func (p part) bottom() bool { return len(p.Layers) == 1 }
 
-// startedBy says whether a session's open made the top row space: nobody else has written its rows.
-func (p part) startedBy(session uint64) bool {
-	history := p.Layers[0].History
-	return len(history) == 1 && history[0].Gen == session
-}
+// firstStamp is older than all that the sessions write into the top row space (their epochs begin with 1), and
+// visible to whoever sees anything there: every history of a row space begins with the session that made it.
+func (p part) firstStamp() stamp { return stamp{p.Layers[0].History[0].Gen, 0} }
 
 // sessionRecord is what the store knows of a live session.
 type sessionRecord struct {
@@ -64,6 +63,16 @@ type sessionRecord struct {
 	Renewed    time.Time     `json:"renewed"`
 	Empty      bool          `json:"empty"`
 	Bases      []Base        `json:"bases"`
+}
+
+// startedEmpty says whether the session's open made the top row space of a part, with nothing below it: then nobody
+// else has written its rows, and nobody copies rows into it.
+func (r *sessionRecord) startedEmpty(p part) bool {
+	history := p.Layers[0].History
+	if len(history) != 1 || history[0].Gen != r.ID {
+		return false
+	}
+	return !slices.ContainsFunc(r.Bases, func(b Base) bool { return b.Range.overlaps(p.Range) })
 }
 
 // snapshotRecord is a snapshot as stored.
@@ -147,7 +156,7 @@ func lockLane(tx store.Tx, id uint64) (lane, error) {
 		return lane{}, fmt.Errorf("lock session %d: %w", id, err)
 	}
 	if raw == nil {
-		return lane{}, fmt.Errorf("%w: session %d was closed or its lease expired", ErrSessionNotFound, id)
+		return lane{}, fmt.Errorf("%w: session %d is unknown, was closed, or its lease expired", ErrSessionNotFound, id)
 	}
 	return decodeLane(raw)
 }

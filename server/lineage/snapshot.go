@@ -187,42 +187,22 @@ func (r *Reader) setPin(ctx context.Context) error {
 
 // buildStates makes the table of all states in the snapshot's row spaces.
 func (r *Reader) buildStates(ctx context.Context) error {
-	for _, id := range spacesOf(r.record.Parts) {
-		space, err := r.l.readSpace(ctx, id)
-		if err != nil {
-			return err
-		}
-		for _, s := range space.States {
-			if !r.knows(s) {
-				r.states = append(r.states, StateInfo{uint16(len(r.states)), s.Name, s.Kind})
-			}
-		}
+	var err error
+	if r.states, err = r.l.statesIn(ctx, spacesOf(r.record.Parts)); err != nil {
+		return err
 	}
 	for _, s := range r.states {
 		var perPart [][]stateNumber
 		for _, p := range r.record.Parts {
-			numbers := make([]stateNumber, len(p.Layers))
-			for i, layer := range p.Layers {
-				space, err := r.l.space(ctx, layer.Space)
-				if err != nil {
-					return err
-				}
-				numbers[i].number, numbers[i].known = space.state(s.Name, s.Kind)
+			numbers, err := r.l.numbersIn(ctx, p.Layers, s)
+			if err != nil {
+				return err
 			}
 			perPart = append(perPart, numbers)
 		}
 		r.numbers = append(r.numbers, perPart)
 	}
 	return nil
-}
-
-func (r *Reader) knows(state StateInfo) bool {
-	for _, s := range r.states {
-		if s.Name == state.Name && (s.Kind == KindTimer) == (state.Kind == KindTimer) {
-			return true
-		}
-	}
-	return false
 }
 
 // Info describes the snapshot.
