@@ -40,7 +40,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// RegisterTotals registers gauges of what the lineage layer knows.
+// RegisterTotals registers metrics of what the lineage layer knows.
 func RegisterTotals(r prometheus.Registerer, l *lineage.Lineage) {
 	gauge := func(name, help string, value func(lineage.Totals) uint64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
@@ -49,4 +49,12 @@ func RegisterTotals(r prometheus.Registerer, l *lineage.Lineage) {
 	gauge("flinkndb_row_spaces", "Row spaces.", func(t lineage.Totals) uint64 { return t.Spaces })
 	gauge("flinkndb_sessions", "Live sessions.", func(t lineage.Totals) uint64 { return t.Sessions })
 	gauge("flinkndb_snapshots", "Snapshots.", func(t lineage.Totals) uint64 { return t.Snapshots })
+	gauge("flinkndb_layered_key_groups", "Key groups of live sessions that read through to the row spaces that they were forked from.",
+		func(t lineage.Totals) uint64 { return t.LayeredGroups })
+	counter := func(name, help string, value func(lineage.Totals) uint64) {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
+			func() float64 { return float64(value(l.Totals())) }))
+	}
+	counter("flinkndb_flattened_rows_total", "Rows copied to make forks independent.", func(t lineage.Totals) uint64 { return t.FlattenedRows })
+	counter("flinkndb_flattened_bytes_total", "Key and value bytes of these rows.", func(t lineage.Totals) uint64 { return t.FlattenedBytes })
 }

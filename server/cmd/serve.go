@@ -49,6 +49,8 @@ type serveFlags struct {
 	lease              time.Duration
 	abandonedRetention time.Duration
 	sweepInterval      time.Duration
+	flattenRate        int64
+	flattenDelay       time.Duration
 	maxValueBytes      int
 	cacheBytes         int64
 	logLevel           string
@@ -78,6 +80,8 @@ func newServeCommand() *cobra.Command {
 	p.DurationVar(&f.lease, "session-lease", time.Minute, "how long a session lives without a connection, unless it asks for another time")
 	p.DurationVar(&f.abandonedRetention, "abandoned-retention", 24*time.Hour, "how long to keep snapshots that never became a completed checkpoint")
 	p.DurationVar(&f.sweepInterval, "sweep-interval", 10*time.Second, "time between passes of the garbage collector")
+	p.Int64Var(&f.flattenRate, "flatten-rate", 4<<20, "bytes a second at which forks are made independent of what they were forked from, all together; 0 = never")
+	p.DurationVar(&f.flattenDelay, "flatten-delay", 10*time.Minute, "how old a fork must be for that; until then it adds only what it changes")
 	p.IntVar(&f.maxValueBytes, "max-value-bytes", 64<<20, "largest value of one row")
 	p.Int64Var(&f.cacheBytes, "cache-bytes", 256<<20, "block cache of the embedded store")
 	p.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn or error")
@@ -89,6 +93,12 @@ func (f *serveFlags) run(ctx context.Context, stderr io.Writer) error {
 	log, err := f.logger(stderr)
 	if err != nil {
 		return err
+	}
+	if f.flattenRate < 0 {
+		return usageErrorf("--flatten-rate: found %d, allowed are 0 (never) and above", f.flattenRate)
+	}
+	if f.flattenDelay < 0 {
+		return usageErrorf("--flatten-delay: found %s, allowed are 0s and above", f.flattenDelay)
 	}
 	endpoints, err := f.endpoints()
 	if err != nil {
@@ -108,6 +118,7 @@ func (f *serveFlags) run(ctx context.Context, stderr io.Writer) error {
 func (f *serveFlags) serve(ctx context.Context, log zerolog.Logger, st store.Store, registry *prometheus.Registry, endpoints []endpoint) error {
 	l, err := lineage.New(ctx, st, lineage.Options{
 		Log: log, Lease: f.lease, AbandonedRetention: f.abandonedRetention, SweepInterval: f.sweepInterval,
+		FlattenRate: f.flattenRate, FlattenDelay: f.flattenDelay,
 	})
 	if err != nil {
 		return err

@@ -89,6 +89,8 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"--log-level", "loud"}, []string{"--log-level", "loud", "debug"}},
 		{[]string{"--log-format", "xml"}, []string{"--log-format", "xml", "json"}},
 		{[]string{"--max-value-bytes", "1"}, []string{"--max-value-bytes", "1024"}},
+		{[]string{"--flatten-rate", "-1"}, []string{"--flatten-rate", "-1", "never"}},
+		{[]string{"--flatten-delay", "-1s"}, []string{"--flatten-delay", "-1s", "above"}},
 		{[]string{"--store", "oracle:"}, []string{"--store", "oracle", "pebble:"}},
 		{[]string{"--session-lease", "soon"}, []string{"session-lease", "soon"}},
 		{[]string{"--no-such-flag"}, []string{"no-such-flag"}},

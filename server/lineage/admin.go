@@ -12,11 +12,17 @@ import (
 func (l *Lineage) Totals() Totals {
 	l.catalog.mu.RLock()
 	defer l.catalog.mu.RUnlock()
-	return Totals{
-		Spaces:    uint64(len(l.catalog.spaces)),
-		Sessions:  uint64(len(l.catalog.sessions)),
-		Snapshots: uint64(len(l.catalog.snapshots)),
+	totals := Totals{
+		Spaces:         uint64(len(l.catalog.spaces)),
+		Sessions:       uint64(len(l.catalog.sessions)),
+		Snapshots:      uint64(len(l.catalog.snapshots)),
+		FlattenedRows:  l.flattened.rows.Load(),
+		FlattenedBytes: l.flattened.bytes.Load(),
 	}
+	for _, s := range l.catalog.sessions {
+		totals.LayeredGroups += layeredGroups(s.Parts)
+	}
+	return totals
 }
 
 // StoreName describes the store, without secrets.

@@ -91,6 +91,11 @@ type Options struct {
 	// MaxFilterBytes bounds the filters that spare writes of new rows a look at the store, of all
 	// sessions together. The default value is 128 MiB, enough for 100 million rows.
 	MaxFilterBytes int64
+	// FlattenRate is how many bytes a second (keys and values) the flattener goes through, of all forks together. The
+	// default value is 0: forks stay on top of the row spaces that they came from.
+	FlattenRate int64
+	// FlattenDelay is how old a fork must be before it is flattened: those that live shorter never copy anything.
+	FlattenDelay time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -259,6 +264,11 @@ type Totals struct {
 	Spaces    uint64
 	Sessions  uint64
 	Snapshots uint64
+	// LayeredGroups are the key groups of live sessions that read through to other row spaces.
+	LayeredGroups uint64
+	// FlattenedRows and FlattenedBytes were copied by this server since it was started.
+	FlattenedRows  uint64
+	FlattenedBytes uint64
 }
 
 // GarbageReport says what a collection did, or with checkOnly would have to do.

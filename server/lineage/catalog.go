@@ -13,12 +13,17 @@ import (
 // view never comes into being without this server knowing, as far as its own sessions' rows are
 // concerned (docs/design.md, "Rows and versions").
 type catalog struct {
+	refreshing sync.Mutex // what was read first is shown first
+
 	mu        sync.RWMutex
 	version   uint64 // grows with each change
-	complete  uint64 // whatever took a number from the store's counter up to this one is here
+	counter   uint64 // of the store, as of when everything was read: views made since have higher numbers
 	sessions  map[uint64]*sessionRecord
 	snapshots map[string]*snapshotRecord
 	spaces    map[uint64]*spaceRecord
+
+	reading bool
+	since   []func() // the changes while everything is being read
 }
 
 func newCatalog() *catalog {
@@ -29,172 +34,124 @@ func newCatalog() *catalog {
 	}
 }
 
-// refresh reads everything again. Snapshots are read before and after the sessions: what moves from
-// a session to a snapshot or the other way meanwhile is seen in one of the places.
+// refresh reads everything again. Snapshots are read before and after the sessions: what moves from a session to a
+// snapshot or the other way meanwhile is seen in one of the places. What this server changes meanwhile is done again
+// to what was read: some of that may have ended at another server since, which the next refresh shows.
 func (c *catalog) refresh(ctx context.Context, st store.Store) error {
-	c.mu.RLock()
-	before := c.version
-	c.mu.RUnlock()
-	complete, err := lastNumber(storeMeta(ctx, st))
-	if err != nil {
-		return err
-	}
-	scan := func(prefix string) ([]store.Meta, error) { return st.ScanMeta(ctx, prefix) }
-	snapshots := map[string]*snapshotRecord{}
-	sessions := map[uint64]*sessionRecord{}
-	spaces := map[uint64]*spaceRecord{}
-	read := func() error {
-		list, err := scanRecords[snapshotRecord](scan, snapshotPrefix)
-		for _, s := range list {
-			snapshots[s.ID] = s
-		}
-		return err
-	}
-	if err := read(); err != nil {
-		return err
-	}
-	sessionList, err := scanRecords[sessionRecord](scan, sessionPrefix)
-	if err != nil {
-		return err
-	}
-	for _, s := range sessionList {
-		sessions[s.ID] = s
-	}
-	if err := read(); err != nil {
-		return err
-	}
-	spaceList, err := scanRecords[spaceRecord](scan, spacePrefix)
-	if err != nil {
-		return err
-	}
-	for _, s := range spaceList {
-		spaces[s.ID] = s
-	}
+	c.refreshing.Lock()
+	defer c.refreshing.Unlock()
+	c.recordChanges()
+	read, err := readCatalog(ctx, st)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.version != before {
-		return nil // this server changed something meanwhile: what it holds is newer, try next time
+	if err == nil {
+		c.counter, c.sessions, c.snapshots, c.spaces = read.counter, read.sessions, read.snapshots, read.spaces
+		for _, fn := range c.since {
+			fn()
+		}
+		c.version++
 	}
-	c.sessions, c.snapshots, c.spaces = sessions, snapshots, spaces
-	c.complete = complete
-	c.version++
+	c.reading, c.since = false, nil
+	return err
+}
+
+func (c *catalog) recordChanges() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reading = true
+}
+
+func readCatalog(ctx context.Context, st store.Store) (*catalog, error) {
+	c := newCatalog()
+	var err error
+	if c.counter, err = readCounter(storeMeta(ctx, st)); err != nil {
+		return nil, err
+	}
+	if err := c.readSnapshots(ctx, st); err != nil {
+		return nil, err
+	}
+	sessions, err := scanRecords[sessionRecord](ctx, st, sessionPrefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sessions {
+		c.sessions[s.ID] = s
+	}
+	if err := c.readSnapshots(ctx, st); err != nil {
+		return nil, err
+	}
+	spaces, err := scanRecords[spaceRecord](ctx, st, spacePrefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range spaces {
+		c.spaces[s.ID] = s
+	}
+	return c, nil
+}
+
+func (c *catalog) readSnapshots(ctx context.Context, st store.Store) error {
+	snapshots, err := scanRecords[snapshotRecord](ctx, st, snapshotPrefix)
+	if err != nil {
+		return err
+	}
+	for _, s := range snapshots {
+		c.snapshots[s.ID] = s
+	}
 	return nil
 }
 
-// newcomers are sessions and pins of readers that another server made since the catalog was read: views
-// that were copied from one which is known here, and need what it needs.
-type newcomers struct {
-	complete uint64
-	sessions []*sessionRecord
-	pins     []*snapshotRecord
-}
-
-// newcomers looks for them, with the gate held, before a view that they may have been copied from goes.
-func (c *catalog) newcomers(tx store.Tx) (*newcomers, error) {
-	last, err := lastNumber(tx.Meta)
-	if err != nil {
-		return nil, err
-	}
-	c.mu.RLock()
-	complete := c.complete
-	c.mu.RUnlock()
-	if last == complete {
-		return &newcomers{complete: last}, nil
-	}
-	sessions, err := scanRecords[sessionRecord](tx.ScanMeta, sessionPrefix)
-	if err != nil {
-		return nil, err
-	}
-	pins, err := scanRecords[snapshotRecord](tx.ScanMeta, snapshotPrefix+pinPrefix)
-	if err != nil {
-		return nil, err
-	}
-	return &newcomers{last, sessions, pins}, nil
-}
-
-// add takes them in. To be called in a change, by one who holds what keeps others from opening and
-// ending here (Lineage.structure).
-func (c *catalog) add(n *newcomers) {
-	for _, s := range n.sessions {
-		if c.sessions[s.ID] == nil {
-			c.sessions[s.ID] = s
-		}
-	}
-	for _, pin := range n.pins {
-		c.snapshots[pin.ID] = pin
-	}
-	c.complete = max(c.complete, n.complete)
-}
-
+// change shows what this server has changed in the store. fn may run twice.
 func (c *catalog) change(fn func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fn()
-	c.version++
+	c.changeLocked(fn)
 }
 
-// views returns the histories through which anyone looks at a key group of a row space, except the
-// session `but` (0 = none), without repeats.
-func (c *catalog) views(space uint64, group uint16, but uint64) []History {
+func (c *catalog) changeLocked(fn func()) {
+	fn()
+	c.version++
+	if c.reading {
+		c.since = append(c.since, fn)
+	}
+}
+
+// took notes numbers that a change of this server has taken from the store's counter. If others have taken some since
+// everything was read, what they made is not known here, and the catalog's counter stays.
+func (c *catalog) took(first, n uint64) {
+	if c.counter == first-1 {
+		c.counter += n
+	}
+}
+
+// forgetSnapshot takes out a snapshot that was released when the store's counter had some value. It does not if
+// another server may have opened a session or a reader from it that is not known here: what writers here keep for the
+// snapshot they must then keep for these.
+func (c *catalog) forgetSnapshot(id string, counter uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counter != counter {
+		return false
+	}
+	c.changeLocked(func() { delete(c.snapshots, id) })
+	return true
+}
+
+// views returns the views through which anyone looks at a key group of a row space, except the session
+// `but` (0 = none).
+func (c *catalog) views(space uint64, group uint16, but uint64) groupViews {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	var views []History
-	collect := func(parts []part) {
-		for i := range parts {
-			if !parts[i].contains(group) {
-				continue
-			}
-			for _, l := range parts[i].Layers {
-				if l.Space == space {
-					views = addView(views, l.History)
-				}
-			}
-		}
-	}
+	seen := groupViews{bottom: true}
 	for _, s := range c.snapshots {
-		collect(s.Parts)
+		seen.add(s.Parts, space, group)
 	}
 	for _, s := range c.sessions {
 		if s.ID != but {
-			collect(s.Parts)
+			seen.add(s.Parts, space, group)
 		}
 	}
-	return views
-}
-
-func addView(views []History, h History) []History {
-	for _, known := range views {
-		if known.equal(h) {
-			return views
-		}
-	}
-	return append(views, h)
-}
-
-// bottom says whether nothing lies below a key group of a row space, whoever looks at it.
-func (c *catalog) bottom(space uint64, group uint16) bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	isBottom := true
-	check := func(parts []part) {
-		for _, p := range parts {
-			if !p.contains(group) {
-				continue
-			}
-			for i, l := range p.Layers {
-				if l.Space == space && i < len(p.Layers)-1 {
-					isBottom = false
-				}
-			}
-		}
-	}
-	for _, s := range c.snapshots {
-		check(s.Parts)
-	}
-	for _, s := range c.sessions {
-		check(s.Parts)
-	}
-	return isBottom
+	return seen
 }
 
 func (c *catalog) currentVersion() uint64 {
@@ -225,4 +182,33 @@ func (l *Lineage) readSpace(ctx context.Context, id uint64) (*spaceRecord, error
 	}
 	l.catalog.change(func() { l.catalog.spaces[id] = record })
 	return record, nil
+}
+
+// statesIn lists the states of row spaces, as the store knows them now.
+func (l *Lineage) statesIn(ctx context.Context, spaces []uint64) ([]StateInfo, error) {
+	var union spaceRecord
+	for _, id := range spaces {
+		space, err := l.readSpace(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range space.States {
+			if _, known := union.state(s.Name, s.Kind); !known {
+				union.States = append(union.States, StateInfo{uint16(len(union.States)), s.Name, s.Kind})
+			}
+		}
+	}
+	return union.States, nil
+}
+
+// numbersIn returns a state's number in the row space of each layer.
+func (l *Lineage) numbersIn(ctx context.Context, layers []layer, s StateInfo) ([]stateNumber, error) {
+	numbers := make([]stateNumber, len(layers))
+	for i, layer := range layers {
+		var err error
+		if numbers[i], err = l.stateNumber(ctx, layer.Space, s.Name, s.Kind, false); err != nil {
+			return nil, err
+		}
+	}
+	return numbers, nil
 }

@@ -96,9 +96,19 @@ func (g *garbage) wake() {
 	}
 }
 
-// Run collects garbage until the context ends: at once (but not more than once a second) after
-// something was released, else in the sweep interval.
+// Run collects garbage and flattens forks until the context ends.
 func (l *Lineage) Run(ctx context.Context) {
+	var flattener sync.WaitGroup
+	defer flattener.Wait()
+	if l.opt.FlattenRate > 0 {
+		flattener.Go(func() { l.runFlattener(ctx) })
+	}
+	l.runSweeper(ctx)
+}
+
+// runSweeper collects garbage: at once (but not more than once a second) after something was released, else in the
+// sweep interval.
+func (l *Lineage) runSweeper(ctx context.Context) {
 	timer := time.NewTimer(l.opt.SweepInterval)
 	defer timer.Stop()
 	for {

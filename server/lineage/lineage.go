@@ -25,6 +25,8 @@ type Lineage struct {
 	leases  *leaseWatch
 	filters filterBudget
 
+	flattened flattenedTotals
+
 	// structure is held by whatever opens or ends sessions or releases snapshots, until the catalog
 	// shows it: nobody may find a view that has left one record and not yet reached the other.
 	structure sync.Mutex
@@ -80,7 +82,9 @@ func (l *Lineage) Open(ctx context.Context, r OpenRequest) (OpenResult, error) {
 	if err := commit.Wait(ctx); err != nil {
 		return OpenResult{}, fmt.Errorf("open a session: %w", err)
 	}
-	l.catalog.change(o.apply)
+	if !o.repeated { // else the record may be newer in the catalog
+		l.catalog.change(o.apply)
+	}
 	return o.result, nil
 }
 
@@ -120,11 +124,13 @@ type opening struct {
 	origins   []part         // what the bases show, before any fork
 	fenced    []uint64
 	snapshots []*snapshotRecord // changed
+	repeated  bool
 	result    OpenResult
 }
 
 func (o *opening) run() error {
 	if known, err := o.repeat(); known || err != nil {
+		o.repeated = known
 		return err
 	}
 	id, err := nextNumbers(o.tx, 1)
@@ -449,6 +455,7 @@ func (o *opening) apply() {
 	for _, id := range o.fenced {
 		delete(c.sessions, id)
 	}
+	c.took(o.record.ID, uint64(1+len(o.spaces)))
 	c.sessions[o.record.ID] = o.record
 }
 

@@ -18,11 +18,11 @@ import (
 	"github.com/flinkndb/flinkndb/server/store/memory"
 )
 
-// The property test drives random jobs, operations, barriers, failures, restores, rescales, forks,
-// releases and sweeps through the lineage layer, and compares everything that can be read with plain
-// Go maps. `go test ./server/lineage -run TestModel -rapid.seed=N` repeats a run.
+// The property test drives random jobs, operations, barriers, failures, restores, rescales, forks and their
+// flattening, releases and sweeps through the lineage layers of two servers on one store, and compares everything that
+// can be read with plain Go maps. `go test ./server/lineage -run TestModel -rapid.seed=N` repeats a run.
 
-const modelGroups = 6
+const modelGroups = 4
 
 // modelRow names a row in the model.
 type modelRow struct {
@@ -42,6 +42,7 @@ type modelView map[modelRow]string
 // modelSession is a session of the system under test beside what it should hold.
 type modelSession struct {
 	session *Session
+	server  int
 	token   string
 	job     string
 	groups  Range
@@ -69,15 +70,19 @@ type model struct {
 	ctx       context.Context
 	store     store.Store
 	now       time.Time
-	lineage   *Lineage
+	servers   [2]*Lineage
 	sessions  []*modelSession
 	snapshots []*modelSnapshot
 	jobs      int
+	// flattenings go on, or try to, when their session has moved or ended.
+	flattenings []*flattening
 }
 
 func newModel(t *rapid.T) *model {
 	m := &model{ctx: context.Background(), store: memory.New(), now: time.Unix(1_000_000, 0)}
-	m.restartServer(t)
+	for i := range m.servers {
+		m.restartServer(t, i)
+	}
 	return m
 }
 
@@ -87,10 +92,17 @@ func (m *model) must(t *rapid.T, err error) {
 	}
 }
 
-func (m *model) restartServer(t *rapid.T) {
+// any picks one of the servers.
+func (m *model) any(t *rapid.T) *Lineage { return m.servers[m.anyIndex(t)] }
+
+func (m *model) anyIndex(t *rapid.T) int {
+	return rapid.IntRange(0, len(m.servers)-1).Draw(t, "server")
+}
+
+func (m *model) restartServer(t *rapid.T, i int) {
 	l, err := New(m.ctx, m.store, Options{Log: zerolog.Nop(), Now: func() time.Time { return m.now }, Elapsed: func() time.Duration { return m.now.Sub(time.Unix(0, 0)) }, Lease: time.Hour})
 	m.must(t, err)
-	m.lineage = l
+	m.servers[i] = l
 }
 
 func (m *model) live() []*modelSession {
@@ -115,18 +127,18 @@ func (m *model) kept() []*modelSnapshot {
 
 // open opens a session of a job on some key groups, restored from snapshots or empty.
 func (m *model) open(t *rapid.T, job string, groups Range, bases []Base, rows modelView) *modelSession {
-	s := &modelSession{token: uuid.NewString(), job: job, groups: groups, rows: rows, epoch: 1}
-	result, err := m.lineage.Open(m.ctx, OpenRequest{
+	s := &modelSession{token: uuid.NewString(), server: m.anyIndex(t), job: job, groups: groups, rows: rows, epoch: 1}
+	result, err := m.any(t).Open(m.ctx, OpenRequest{
 		Token: s.token, JobID: job, GroupCount: modelGroups, Range: groups, Bases: bases,
 	})
 	m.must(t, err)
-	s.session = m.attach(t, result.SessionID, s.token)
+	m.attach(t, s, result.SessionID)
 	m.sessions = append(m.sessions, s)
 	return s
 }
 
-func (m *model) attach(t *rapid.T, id uint64, token string) *Session {
-	session, err := m.lineage.Attach(m.ctx, id, token)
+func (m *model) attach(t *rapid.T, s *modelSession, id uint64) {
+	session, err := m.servers[s.server].Attach(m.ctx, id, s.token)
 	m.must(t, err)
 	for i, state := range modelStates {
 		number, err := session.RegisterState(m.ctx, state.name, state.kind)
@@ -135,7 +147,7 @@ func (m *model) attach(t *rapid.T, id uint64, token string) *Session {
 			t.Fatalf("state %s has number %d, expected %d", state.name, number, i)
 		}
 	}
-	return session
+	s.session = session
 }
 
 func (m *model) fence(job string, space func(*modelSession) bool) {
@@ -189,7 +201,7 @@ func apply(rows modelView, e Entry) {
 }
 
 func (m *model) write(t *rapid.T, s *modelSession) {
-	n := rapid.IntRange(1, 6).Draw(t, "entries")
+	n := rapid.IntRange(1, 16).Draw(t, "entries")
 	entries := make([]Entry, n)
 	for i := range entries {
 		entries[i] = m.entry(t, s)
@@ -272,7 +284,7 @@ func ordered(order Order, a, b Entry) bool {
 
 // checkSnapshot compares what a snapshot shows with the model.
 func (m *model) checkSnapshot(t *rapid.T, s *modelSnapshot) {
-	reader, err := m.lineage.OpenReader(m.ctx, ReadRequest{SnapshotID: s.id})
+	reader, err := m.any(t).OpenReader(m.ctx, ReadRequest{SnapshotID: s.id})
 	m.must(t, err)
 	found := modelView{}
 	for {
@@ -316,7 +328,7 @@ func within(rows modelView, groups Range) modelView {
 // restore starts subtasks of a job from a snapshot, with its key groups cut anew.
 func (m *model) restore(t *rapid.T, job string, s *modelSnapshot) {
 	// Restoring ends the older attempts of the same job that write where the snapshot was taken.
-	record, err := m.lineage.readSnapshot(m.ctx, s.id)
+	record, err := m.servers[0].readSnapshot(m.ctx, s.id)
 	m.must(t, err)
 	m.fence(job, func(other *modelSession) bool {
 		return slices.ContainsFunc(record.Parts, func(p part) bool { return other.session.record.writes(p.Layers[0].Space, p.Range) })
@@ -360,7 +372,7 @@ func TestModel(t *testing.T) {
 				if s.last == nil {
 					t.Skip("nothing written")
 				}
-				s.session = m.attach(t, s.session.ID(), s.token)
+				m.attach(t, s, s.session.ID())
 				if s.lastTaken != nil && !s.lastTaken.released {
 					_, commit, err := s.session.Snapshot(m.ctx, s.lastSnapshot)
 					m.must(t, err)
@@ -369,11 +381,21 @@ func TestModel(t *testing.T) {
 				m.must(t, s.session.Write(m.ctx, s.seq, s.lastEpoch, s.last))
 			},
 			"restart server": func(t *rapid.T) {
-				m.restartServer(t)
+				i := m.anyIndex(t)
+				m.restartServer(t, i)
 				for _, s := range m.live() {
-					s.session = m.attach(t, s.session.ID(), s.token)
+					if s.server == i {
+						m.attach(t, s, s.session.ID())
+					}
 				}
 			},
+			"move": func(t *rapid.T) {
+				s := pick(t)
+				s.server = m.anyIndex(t)
+				m.attach(t, s, s.session.ID())
+			},
+			"flatten":  func(t *rapid.T) { m.flatten(t, pick(t)) },
+			"flatten2": func(t *rapid.T) { m.flatten(t, pick(t)) },
 			"recover": func(t *rapid.T) { // the same job, from any of its snapshots or another's
 				s := pick(t)
 				snapshot := pickSnapshot(t)
@@ -390,7 +412,7 @@ func TestModel(t *testing.T) {
 			},
 			"release": func(t *rapid.T) {
 				s := pickSnapshot(t)
-				existed, err := m.lineage.Release(m.ctx, s.id)
+				existed, err := m.any(t).Release(m.ctx, s.id)
 				m.must(t, err)
 				if !existed {
 					t.Fatalf("snapshot %s was not there", s.id)
@@ -398,7 +420,7 @@ func TestModel(t *testing.T) {
 				s.released = true
 			},
 			"sweep": func(t *rapid.T) {
-				_, err := m.lineage.collect(m.ctx, rapid.Bool().Draw(t, "everything"))
+				_, err := m.any(t).collect(m.ctx, rapid.Bool().Draw(t, "everything"))
 				m.must(t, err)
 			},
 			"zombie": func(t *rapid.T) { // a fenced or closed session changes nothing
@@ -418,35 +440,145 @@ func TestModel(t *testing.T) {
 
 // ownedBy says whether a snapshot was taken by sessions of a job.
 func (m *model) ownedBy(job string, s *modelSnapshot) bool {
-	info, err := m.lineage.Snapshot(m.ctx, s.id)
+	info, err := m.servers[0].Snapshot(m.ctx, s.id)
 	return err == nil && info.JobID == job
+}
+
+// flatten goes on with the flattening of a session, or begins one.
+func (m *model) flatten(t *rapid.T, s *modelSession) {
+	i := slices.IndexFunc(m.flattenings, func(f *flattening) bool { return f.a.record.ID == s.session.ID() })
+	if i < 0 || rapid.IntRange(0, 9).Draw(t, "anew") == 0 {
+		i = len(m.flattenings)
+		m.flattenings = append(m.flattenings, newModelFlattening(t, s))
+	}
+	f := m.flattenings[i]
+	steps := rapid.IntRange(1, 12).Draw(t, "steps")
+	if rapid.Bool().Draw(t, "to the end") {
+		steps = 10_000
+	}
+	for ; steps > 0 && !f.done; steps-- {
+		if _, err := f.step(m.ctx); err != nil {
+			m.mayFail(t, f, s, err)
+			f.done = true
+		}
+	}
+	if f.done {
+		m.flattenings = slices.Delete(m.flattenings, i, i+1)
+	}
+	if f.done && f.err == nil && f.a == s.session.attached && layeredGroups(s.session.parts) > 0 {
+		t.Fatalf("layers are left: %v", s.session.parts)
+	}
+}
+
+// mayFail demands that a flattening that failed was at a server that the session has left, or was overtaken by another
+// one: then it may find a row space gone.
+func (m *model) mayFail(t *rapid.T, f *flattening, s *modelSession, err error) {
+	if f.a != s.session.attached {
+		return
+	}
+	layers, layersErr := f.a.layersOf(uint16(f.group))
+	m.must(t, layersErr)
+	if len(layers) > 1 {
+		t.Fatalf("%+v", err)
+	}
+}
+
+func newModelFlattening(t *rapid.T, s *modelSession) *flattening {
+	f := newFlattening(s.session.attached)
+	f.page = rapid.IntRange(1, 3).Draw(t, "page")
+	if rapid.Bool().Draw(t, "cut early") {
+		f.cutInterval = 0
+	}
+	return f
 }
 
 // finish compares everything once more, then lets go of all: no row may stay.
 func (m *model) finish(t *rapid.T) {
+	m.checkAll(t)
+	m.checkGarbage(t)
+	flat := rapid.Bool().Draw(t, "flatten all")
+	if flat {
+		m.flattenAll(t)
+		m.checkAll(t)
+	}
+	m.checkAll(t)
+	for _, s := range m.kept() {
+		_, err := m.any(t).Release(m.ctx, s.id)
+		m.must(t, err)
+	}
+	m.checkGarbage(t)
+	for _, s := range m.live() {
+		m.check(t, s)
+	}
+	if flat {
+		m.checkSpaces(t)
+	}
+	for _, s := range m.live() {
+		m.must(t, s.session.Close(m.ctx))
+	}
+	m.checkEmpty(t)
+}
+
+func (m *model) checkAll(t *rapid.T) {
 	for _, s := range m.live() {
 		m.check(t, s)
 	}
 	for _, s := range m.kept() {
 		m.checkSnapshot(t, s)
 	}
-	_, err := m.lineage.Collect(m.ctx, false)
+}
+
+func (m *model) checkGarbage(t *rapid.T) {
+	_, err := m.any(t).Collect(m.ctx, false)
 	m.must(t, err)
-	report, err := m.lineage.Collect(m.ctx, true)
+	report, err := m.any(t).Collect(m.ctx, true)
 	m.must(t, err)
 	if report.RemovedRows+report.RemovedVersions+report.DroppedSpaces > 0 {
 		t.Fatalf("garbage after a collection: %+v", report)
 	}
+}
+
+func (m *model) flattenAll(t *rapid.T) {
 	for _, s := range m.live() {
-		m.check(t, s)
-		m.must(t, s.session.Close(m.ctx))
+		f := newModelFlattening(t, s)
+		for !f.done {
+			_, err := f.step(m.ctx)
+			m.must(t, err)
+		}
+		if layeredGroups(s.session.parts) > 0 {
+			t.Fatalf("layers are left: %v", s.session.parts)
+		}
 	}
-	for _, s := range m.kept() {
-		m.checkSnapshot(t, s)
-		_, err := m.lineage.Release(m.ctx, s.id)
-		m.must(t, err)
+}
+
+// checkSpaces demands that each row space is the top one of a session: after flattening none may be kept for what is
+// visible through others, and no tombstone is left that hid it.
+func (m *model) checkSpaces(t *rapid.T) {
+	tops := map[uint64]bool{}
+	for _, s := range m.live() {
+		for _, p := range s.session.parts {
+			tops[p.Layers[0].Space] = true
+		}
 	}
-	_, err = m.lineage.Collect(m.ctx, false)
+	spaces, err := m.any(t).Spaces(m.ctx, true)
+	m.must(t, err)
+	rows, versions, want := uint64(0), uint64(0), 0
+	for _, space := range spaces {
+		if !tops[space.ID] {
+			t.Fatalf("row space %d is left, sessions write %v", space.ID, tops)
+		}
+		rows, versions = rows+space.Rows, versions+space.Versions
+	}
+	for _, s := range m.live() {
+		want += len(s.rows)
+	}
+	if int(rows) != want || int(versions) < want {
+		t.Fatalf("%d rows with %d versions are left, expected %d", rows, versions, want)
+	}
+}
+
+func (m *model) checkEmpty(t *rapid.T) {
+	_, err := m.any(t).Collect(m.ctx, false)
 	m.must(t, err)
 	size, err := m.store.Bytes(m.ctx)
 	m.must(t, err)

@@ -135,6 +135,35 @@ func TestNewRowsWithAnotherServer(t *testing.T) {
 	}
 }
 
+// TestNewRowsOfForks has a fork write rows that were copied into its row space before: it started that, but it is not
+// the only one that writes there.
+func TestNewRowsOfForks(t *testing.T) {
+	l := openLineage(t, memory.New(), Options{})
+	parent := openForRace(t, l, "parent", nil)
+	putKeys(t, parent, 1, 1, 0, 100)
+	takeSnapshot(t, parent, "base", 1)
+	result, err := l.Open(t.Context(), OpenRequest{Token: "fork", JobID: "fork", GroupCount: 1, Bases: []Base{{"base", Range{0, 0}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fork := reattach(t, l, result.SessionID, "fork")
+	for f := newFlattening(fork.attached); !f.done; {
+		if _, err := f.step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	takeSnapshot(t, fork, "flat", 1)
+	fork = reattach(t, l, fork.ID(), "fork") // it has written nothing yet
+	putKeys(t, fork, 1, 2, 0, 100)
+	restored := openForRace(t, l, "restored", []Base{{"flat", Range{0, 0}}})
+	for i := range 100 {
+		values, err := restored.Read(t.Context(), []Entry{{Key: fmt.Appendf(nil, "key-%d", i)}})
+		if err != nil || string(values[0]) != "1" {
+			t.Fatalf("key %d: the snapshot shows %q, %v", i, values[0], err)
+		}
+	}
+}
+
 // TestNewRowsStayWithinTheirMemory has two sessions share too little: every write still counts, and what was taken is
 // given back when they end.
 func TestNewRowsStayWithinTheirMemory(t *testing.T) {

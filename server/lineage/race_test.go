@@ -63,6 +63,31 @@ func TestFencedWriterChangesNothing(t *testing.T) {
 	}
 }
 
+// TestReleaseAtAnotherServer forks a session at a server that the session's own server hears nothing of, and releases
+// the snapshot at the latter: what the fork sees must stay when the session goes on.
+func TestReleaseAtAnotherServer(t *testing.T) {
+	st := memory.New()
+	first, second := openLineage(t, st, Options{}), openLineage(t, st, Options{})
+	parent := openForRace(t, first, "parent", nil)
+	putKeys(t, parent, 1, 1, 0, 10)
+	takeSnapshot(t, parent, "base", 1)
+	result, err := second.Open(t.Context(), OpenRequest{Token: "fork", JobID: "fork", GroupCount: 1, Bases: []Base{{"base", Range{0, 0}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fork := reattach(t, second, result.SessionID, "fork")
+	if existed, err := first.Release(t.Context(), "base"); err != nil || !existed {
+		t.Fatal(existed, err)
+	}
+	putKeys(t, parent, 2, 2, 0, 10)
+	for i := range 10 {
+		values, err := fork.Read(t.Context(), []Entry{{Key: fmt.Appendf(nil, "key-%d", i)}})
+		if err != nil || string(values[0]) != "1" {
+			t.Fatalf("key %d: the fork sees %q, %v", i, values[0], err)
+		}
+	}
+}
+
 func openForRace(t *testing.T, l *Lineage, token string, bases []Base) *Session {
 	t.Helper()
 	ctx := context.Background()

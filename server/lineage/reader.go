@@ -63,11 +63,12 @@ func (l *Lineage) OpenReader(ctx context.Context, request ReadRequest) (*Reader,
 // be released meanwhile. The sweeper releases pins of servers that died.
 func (r *Reader) setPin(ctx context.Context) error {
 	var pin *snapshotRecord
+	var number uint64
 	r.l.structure.Lock()
 	defer r.l.structure.Unlock()
 	_, err := r.l.store.Update(ctx, func(tx store.Tx) error {
-		id, err := nextNumbers(tx, 1)
-		if err != nil {
+		var err error
+		if number, err = nextNumbers(tx, 1); err != nil {
 			return err
 		}
 		if _, err := tx.LockMeta(gateKey); err != nil {
@@ -81,7 +82,7 @@ func (r *Reader) setPin(ctx context.Context) error {
 			return fmt.Errorf("%w: %s", ErrSnapshotNotFound, r.record.ID)
 		}
 		copied := *r.record
-		copied.ID, copied.Kind, copied.Created = fmt.Sprintf("%s%d", pinPrefix, id), SnapshotExport, r.l.steadyNow()
+		copied.ID, copied.Kind, copied.Created = fmt.Sprintf("%s%d", pinPrefix, number), SnapshotExport, r.l.steadyNow()
 		copied.Session, copied.Schema, copied.States = 0, nil, nil
 		pin = &copied
 		return writeRecord(tx, snapshotKey(pin.ID), pin)
@@ -93,48 +94,31 @@ func (r *Reader) setPin(ctx context.Context) error {
 	r.l.mu.Lock()
 	r.l.pins[pin.ID] = true
 	r.l.mu.Unlock()
-	r.l.catalog.change(func() { r.l.catalog.snapshots[pin.ID] = pin })
+	r.l.catalog.change(func() {
+		r.l.catalog.took(number, 1)
+		r.l.catalog.snapshots[pin.ID] = pin
+	})
 	return nil
 }
 
 // buildStates makes the table of all states in the snapshot's row spaces.
 func (r *Reader) buildStates(ctx context.Context) error {
-	for _, id := range spacesOf(r.record.Parts) {
-		space, err := r.l.readSpace(ctx, id)
-		if err != nil {
-			return err
-		}
-		for _, s := range space.States {
-			if !r.knows(s) {
-				r.states = append(r.states, StateInfo{uint16(len(r.states)), s.Name, s.Kind})
-			}
-		}
+	var err error
+	if r.states, err = r.l.statesIn(ctx, spacesOf(r.record.Parts)); err != nil {
+		return err
 	}
 	for _, s := range r.states {
 		var perPart [][]stateNumber
 		for _, p := range r.record.Parts {
-			numbers := make([]stateNumber, len(p.Layers))
-			for i, layer := range p.Layers {
-				space, err := r.l.space(ctx, layer.Space)
-				if err != nil {
-					return err
-				}
-				numbers[i].number, numbers[i].known = space.state(s.Name, s.Kind)
+			numbers, err := r.l.numbersIn(ctx, p.Layers, s)
+			if err != nil {
+				return err
 			}
 			perPart = append(perPart, numbers)
 		}
 		r.numbers = append(r.numbers, perPart)
 	}
 	return nil
-}
-
-func (r *Reader) knows(state StateInfo) bool {
-	for _, s := range r.states {
-		if s.Name == state.Name && (s.Kind == KindTimer) == (state.Kind == KindTimer) {
-			return true
-		}
-	}
-	return false
 }
 
 // Info describes the snapshot.

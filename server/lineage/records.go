@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/flinkndb/flinkndb/server/store"
@@ -43,11 +44,9 @@ type part struct {
 
 func (p part) bottom() bool { return len(p.Layers) == 1 }
 
-// startedBy says whether a session's open made the top row space: nobody else has written its rows.
-func (p part) startedBy(session uint64) bool {
-	history := p.Layers[0].History
-	return len(history) == 1 && history[0].Gen == session
-}
+// firstStamp is older than all that the sessions write into the top row space (their epochs begin with 1), and
+// visible to whoever sees anything there: every history of a row space begins with the session that made it.
+func (p part) firstStamp() stamp { return stamp{p.Layers[0].History[0].Gen, 0} }
 
 // sessionRecord is what the store knows of a live session.
 type sessionRecord struct {
@@ -64,6 +63,16 @@ type sessionRecord struct {
 	Renewed    time.Time     `json:"renewed"`
 	Empty      bool          `json:"empty"`
 	Bases      []Base        `json:"bases"`
+}
+
+// startedEmpty says whether the session's open made the top row space of a part, with nothing below it: then nobody
+// else has written its rows, and nobody copies rows into it.
+func (r *sessionRecord) startedEmpty(p part) bool {
+	history := p.Layers[0].History
+	if len(history) != 1 || history[0].Gen != r.ID {
+		return false
+	}
+	return !slices.ContainsFunc(r.Bases, func(b Base) bool { return b.Range.overlaps(p.Range) })
 }
 
 // snapshotRecord is a snapshot as stored.
@@ -148,7 +157,7 @@ func lockLane(tx store.Tx, id uint64) (lane, error) {
 		return lane{}, fmt.Errorf("lock session %d: %w", id, err)
 	}
 	if raw == nil {
-		return lane{}, fmt.Errorf("%w: session %d was closed or its lease expired", ErrSessionNotFound, id)
+		return lane{}, fmt.Errorf("%w: session %d is unknown, was closed, or its lease expired", ErrSessionNotFound, id)
 	}
 	return decodeLane(raw)
 }
@@ -187,8 +196,8 @@ func writeRecord(tx store.Tx, key string, record any) error {
 }
 
 // scanRecords reads all records of a prefix.
-func scanRecords[T any](scan func(prefix string) ([]store.Meta, error), prefix string) ([]*T, error) {
-	metas, err := scan(prefix)
+func scanRecords[T any](ctx context.Context, st store.Store, prefix string) ([]*T, error) {
+	metas, err := st.ScanMeta(ctx, prefix)
 	if err != nil {
 		return nil, fmt.Errorf("read %s*: %w", prefix, err)
 	}
@@ -203,9 +212,9 @@ func scanRecords[T any](scan func(prefix string) ([]store.Meta, error), prefix s
 	return records, nil
 }
 
-// nextNumbers takes numbers from the counter that sessions, row spaces and pins share.
+// nextNumbers takes numbers from the counter that sessions, row spaces and readers share.
 func nextNumbers(tx store.Tx, n uint64) (uint64, error) {
-	last, err := lastNumber(tx.LockMeta)
+	last, err := readCounter(tx.LockMeta)
 	if err != nil {
 		return 0, err
 	}
@@ -215,13 +224,15 @@ func nextNumbers(tx store.Tx, n uint64) (uint64, error) {
 	return last + 1, nil
 }
 
-// lastNumber is the highest number that was taken from the counter.
-func lastNumber(read metaReader) (uint64, error) {
+// readCounter returns the last number that was given.
+func readCounter(read metaReader) (uint64, error) {
 	raw, err := read(counterKey)
-	if err != nil || raw == nil {
-		return 0, err
-	}
-	if len(raw) != 8 {
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("read %s: %w", counterKey, err)
+	case raw == nil:
+		return 0, nil
+	case len(raw) != 8:
 		return 0, fmt.Errorf("record %s has %d bytes, expected 8", counterKey, len(raw))
 	}
 	return binary.BigEndian.Uint64(raw), nil

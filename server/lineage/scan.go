@@ -90,7 +90,7 @@ func newGroupScan(a *attached, reader rowReader, stateIndex uint16, group uint16
 	if err != nil {
 		return nil, err
 	}
-	return layeredScan(reader, a.record.Parts[p].Layers, state.numbers[p], group, prefix, after, pageRows), nil
+	return layeredScan(reader, a.parts[p].Layers, state.numbers[p], group, prefix, after, pageRows), nil
 }
 
 func layeredScan(reader rowReader, layers []layer, numbers []stateNumber, group uint16, prefix, after []byte, firstPage int) *groupScan {
@@ -286,7 +286,7 @@ func (s *Session) resumedGroup(reader rowReader, r ScanRequest, group uint16) (*
 	if r.Resume {
 		after = orEmpty(r.AfterKey)
 	}
-	scan := layeredScan(reader, s.record.Parts[p].Layers, state.numbers[p], group, r.Prefix, after, mergePageRows)
+	scan := layeredScan(reader, s.parts[p].Layers, state.numbers[p], group, r.Prefix, after, mergePageRows)
 	scan.keysOnly = r.KeysOnly
 	if !r.Resume || group <= r.AfterGroup {
 		return scan, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/flinkndb/flinkndb/server/store"
@@ -14,15 +15,19 @@ import (
 // attached is what this server keeps of a session that has or had a stream here.
 type attached struct {
 	l      *Lineage
-	record *sessionRecord
+	record *sessionRecord // as of the first stream; what the session sees now is in parts
+	unsure atomic.Bool    // it is not known whether layers were cut: only a new stream finds out
 
-	mu      sync.Mutex // held through each write: frames of a session are worked through one by one
-	states  []*sessionState
-	views   viewCache
-	commits *commitQueue
-	newRows *newRows      // nil where rows may exist that were not written here
-	renewed time.Duration // Options.Elapsed when this server renewed the lease last
-	streams int
+	mu         sync.Mutex // held through each write: frames of a session are worked through one by one
+	attachment uint64     // number of the newest stream here
+	parts      []part
+	empty      []bool // of each part, whether the session started it with no rows
+	states     []*sessionState
+	views      viewCache
+	commits    *commitQueue
+	newRows    *newRows      // nil where rows may exist that were not written here
+	renewed    time.Duration // Options.Elapsed when this server renewed the lease last
+	streams    int
 }
 
 // sessionState is a state as the session numbers it.
@@ -44,25 +49,14 @@ type stateNumber struct {
 // one that change anything fail. For use by one goroutine, except the methods that say otherwise.
 type Session struct {
 	*attached
-	attachment uint64
-	applied    uint64
+	stream  uint64 // its attachment
+	applied uint64
 }
 
 // Attach gives a stream hold of a session.
 func (l *Lineage) Attach(ctx context.Context, id uint64, token string) (*Session, error) {
-	record := &sessionRecord{}
-	found, err := readRecord(storeMeta(ctx, l.store), sessionKey(id), record)
-	if err != nil {
-		return nil, err
-	}
-	if !found {
-		return nil, l.whyGone(ctx, id)
-	}
-	if record.Token != token {
-		return nil, fmt.Errorf("%w: session %d has another token", ErrSessionNotFound, id)
-	}
 	var progress lane
-	record.Renewed = l.opt.Now()
+	var record *sessionRecord
 	if _, err := l.store.Update(ctx, func(tx store.Tx) error {
 		var err error
 		if progress, err = lockLane(tx, id); err != nil {
@@ -71,6 +65,14 @@ func (l *Lineage) Attach(ctx context.Context, id uint64, token string) (*Session
 		if progress.Fenced {
 			return ErrFenced
 		}
+		// The lane keeps others from changing the record.
+		if record, err = readSession(tx, id); err != nil {
+			return err
+		}
+		if record.Token != token {
+			return fmt.Errorf("%w: session %d has another token", ErrSessionNotFound, id)
+		}
+		record.Renewed = l.opt.Now()
 		progress.Attachment++
 		if err := tx.PutMeta(laneKey(id), progress.encode()); err != nil {
 			return fmt.Errorf("write the lane: %w", err)
@@ -84,9 +86,9 @@ func (l *Lineage) Attach(ctx context.Context, id uint64, token string) (*Session
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
 	a := l.hold(record, progress)
-	a.followNewRows(progress)
+	a.follow(record, progress)
 	l.catalog.change(func() { l.catalog.sessions[id] = record })
-	return &Session{attached: a, attachment: progress.Attachment, applied: progress.Applied}, nil
+	return &Session{attached: a, stream: progress.Attachment, applied: progress.Applied}, nil
 }
 
 // hold returns what this server keeps of a session, with one stream more.
@@ -96,17 +98,42 @@ func (l *Lineage) hold(record *sessionRecord, progress lane) *attached {
 	a := l.live[record.ID]
 	if a == nil {
 		a = &attached{l: l, record: record, renewed: l.opt.Elapsed(), commits: newCommitQueue(progress.Applied)}
+		a.setParts(record.Parts)
 		l.live[record.ID] = a
 	}
 	a.streams++
 	return a
 }
 
+// follow takes over what a new stream found in the store: another server may have changed it meanwhile.
+func (a *attached) follow(record *sessionRecord, progress lane) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if progress.Attachment < a.attachment {
+		return // a newer stream was faster
+	}
+	a.attachment = progress.Attachment
+	a.unsure.Store(false)
+	a.setParts(record.Parts)
+	a.followNewRows(progress)
+}
+
+// setParts replaces what the session sees by the same with fewer layers.
+func (a *attached) setParts(parts []part) {
+	for _, state := range a.states {
+		state.numbers = renumber(a.parts, state.numbers, parts)
+	}
+	a.parts = parts
+	a.empty = make([]bool, len(parts))
+	for i, p := range parts {
+		a.empty[i] = a.record.startedEmpty(p)
+	}
+	a.views = viewCache{}
+}
+
 // followNewRows begins to keep track of new rows with the first stream of a session, and goes on with the next
 // one if no stream at another server came between.
 func (a *attached) followNewRows(progress lane) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	switch {
 	case progress.Applied == 0 && a.newRows == nil:
 		a.newRows = newNewRows(&a.l.filters, progress.Attachment)
@@ -124,18 +151,17 @@ func (a *attached) forgetNewRows() {
 	}
 }
 
-// whyGone tells a session that was fenced from one that is unknown.
-func (l *Lineage) whyGone(ctx context.Context, id uint64) error {
-	raw, err := l.store.Meta(ctx, laneKey(id))
+// readSession reads the record of a session whose lane the transaction holds.
+func readSession(tx store.Tx, id uint64) (*sessionRecord, error) {
+	record := &sessionRecord{}
+	found, err := readRecord(tx.Meta, sessionKey(id), record)
 	if err != nil {
-		return fmt.Errorf("read session %d: %w", id, err)
+		return nil, err
 	}
-	if raw != nil {
-		if progress, err := decodeLane(raw); err == nil && progress.Fenced {
-			return fmt.Errorf("session %d: %w", id, ErrFenced)
-		}
+	if !found {
+		return nil, fmt.Errorf("%w: session %d has ended", ErrSessionNotFound, id)
 	}
-	return fmt.Errorf("%w: session %d is unknown, was closed, or its lease expired", ErrSessionNotFound, id)
+	return record, nil
 }
 
 // ID is the session's number, and its generation.
@@ -165,7 +191,7 @@ func (s *Session) RegisterState(ctx context.Context, name string, kind StateKind
 		return 0, fmt.Errorf("%w: more than 32767 states", ErrInvalid)
 	}
 	state := &sessionState{name: name, kind: kind}
-	for _, p := range s.record.Parts {
+	for _, p := range s.parts {
 		numbers := make([]stateNumber, len(p.Layers))
 		for i, l := range p.Layers {
 			number, err := s.l.stateNumber(ctx, l.Space, name, kind, i == 0)
@@ -222,7 +248,7 @@ func (l *Lineage) stateNumber(ctx context.Context, space uint64, name string, ki
 
 // partOf finds the part that a key group belongs to.
 func (a *attached) partOf(group uint16) (int, error) {
-	parts := a.record.Parts
+	parts := a.parts
 	i := sort.Search(len(parts), func(i int) bool { return parts[i].Last >= group })
 	if i == len(parts) || !parts[i].contains(group) {
 		return 0, fmt.Errorf("%w: group is %d, the session has %d to %d", ErrInvalid, group, a.record.Range.First, a.record.Range.Last)
@@ -276,7 +302,7 @@ func (s *Session) readLayer(ctx context.Context, keys []Entry, found []resolutio
 		if err != nil {
 			return nil, err
 		}
-		layers := s.record.Parts[p].Layers
+		layers := s.parts[p].Layers
 		if depth >= len(layers) {
 			continue
 		}
@@ -356,8 +382,8 @@ func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResu
 }
 
 func (s *Session) snapshotRecord(r SnapshotRequest) *snapshotRecord {
-	parts := make([]part, len(s.record.Parts))
-	for i, p := range s.record.Parts {
+	parts := make([]part, len(s.parts))
+	for i, p := range s.parts {
 		layers := append([]layer(nil), p.Layers...)
 		layers[0].History = layers[0].History.until(r.Epoch)
 		parts[i] = part{p.Range, layers}
@@ -372,6 +398,9 @@ func (s *Session) snapshotRecord(r SnapshotRequest) *snapshotRecord {
 
 // lockProgress locks the session's lane and verifies that this stream may still change something.
 func (s *Session) lockProgress(tx store.Tx) (lane, error) {
+	if s.unsure.Load() {
+		return lane{}, fmt.Errorf("%w: it is not known what session %d sees, until it is attached again", store.ErrUnavailable, s.record.ID)
+	}
 	progress, err := lockLane(tx, s.record.ID)
 	if err != nil {
 		return lane{}, err
@@ -379,7 +408,7 @@ func (s *Session) lockProgress(tx store.Tx) (lane, error) {
 	if progress.Fenced {
 		return lane{}, ErrFenced
 	}
-	if progress.Attachment != s.attachment {
+	if progress.Attachment != s.stream {
 		return lane{}, fmt.Errorf("%w: session %d is attached by a newer stream", ErrSessionNotFound, s.record.ID)
 	}
 	return progress, nil
@@ -450,13 +479,9 @@ func (s *Session) Renew(ctx context.Context) error {
 		if _, err := s.lockProgress(tx); err != nil {
 			return err
 		}
-		record = &sessionRecord{}
-		found, err := readRecord(tx.Meta, sessionKey(s.record.ID), record)
-		if err != nil {
+		var err error
+		if record, err = readSession(tx, s.record.ID); err != nil {
 			return err
-		}
-		if !found {
-			return fmt.Errorf("%w: session %d has ended", ErrSessionNotFound, s.record.ID)
 		}
 		record.Renewed = s.l.opt.Now()
 		return writeRecord(tx, sessionKey(record.ID), record)

@@ -58,17 +58,16 @@ func (l *Lineage) Release(ctx context.Context, id string) (bool, error) {
 	l.structure.Lock()
 	defer l.structure.Unlock()
 	var existed bool
-	var others *newcomers
+	var counter uint64
 	commit, err := l.store.Update(ctx, func(tx store.Tx) error {
 		if _, err := tx.LockMeta(gateKey); err != nil {
 			return fmt.Errorf("lock %s: %w", gateKey, err)
 		}
-		record := &snapshotRecord{}
 		var err error
-		if existed, err = readRecord(tx.Meta, snapshotKey(id), record); err != nil || !existed {
+		if existed, err = readRecord(tx.Meta, snapshotKey(id), &snapshotRecord{}); err != nil || !existed {
 			return err
 		}
-		if others, err = l.catalog.newcomers(tx); err != nil {
+		if counter, err = readCounter(tx.Meta); err != nil {
 			return err
 		}
 		return tx.DeleteMeta(snapshotKey(id))
@@ -82,10 +81,11 @@ func (l *Lineage) Release(ctx context.Context, id string) (bool, error) {
 	if err := commit.Wait(ctx); err != nil {
 		return false, fmt.Errorf("release snapshot %s: %w", id, err)
 	}
-	l.catalog.change(func() {
-		l.catalog.add(others)
-		delete(l.catalog.snapshots, id)
-	})
+	if !l.catalog.forgetSnapshot(id, counter) {
+		if err := l.catalog.refresh(ctx, l.store); err != nil {
+			return true, fmt.Errorf("read the catalog: %w", err)
+		}
+	}
 	l.garbage.wake()
 	return true, nil
 }

@@ -8,59 +8,6 @@ import (
 	"github.com/flinkndb/flinkndb/server/store"
 )
 
-// viewSet is the parts of all sessions and snapshots, as read in one transaction.
-type viewSet [][]part
-
-func readViews(tx store.Tx) (viewSet, error) {
-	var views viewSet
-	for _, prefix := range []string{snapshotPrefix, sessionPrefix} {
-		metas, err := tx.ScanMeta(prefix)
-		if err != nil {
-			return nil, fmt.Errorf("read %s*: %w", prefix, err)
-		}
-		for _, m := range metas {
-			var record struct {
-				Parts []part `json:"parts"`
-			}
-			if err := json.Unmarshal(m.Value, &record); err != nil {
-				return nil, fmt.Errorf("record %s: %w", m.Key, err)
-			}
-			views = append(views, record.Parts)
-		}
-	}
-	return views, nil
-}
-
-func (v viewSet) sees(space uint64) bool {
-	for _, parts := range v {
-		for _, id := range spacesOf(parts) {
-			if id == space {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// of returns the histories on a key group of a space and whether nothing lies below it for anyone.
-func (v viewSet) of(space uint64, group uint16) (views []History, bottom bool) {
-	bottom = true
-	for _, parts := range v {
-		for _, p := range parts {
-			if !p.contains(group) {
-				continue
-			}
-			for i, l := range p.Layers {
-				if l.Space == space {
-					views = addView(views, l.History)
-					bottom = bottom && i == len(p.Layers)-1
-				}
-			}
-		}
-	}
-	return views, bottom
-}
-
 // sweep trims rows: those remembered, or all.
 func (l *Lineage) sweep(ctx context.Context, everything bool, report *GarbageReport) error {
 	todo := l.garbage.take()
@@ -199,7 +146,7 @@ type sweeping struct {
 }
 
 func (s *sweeping) run(rows []store.RowKey, all viewSet) error {
-	views, bottom := all.of(rows[0].Space, rows[0].Group)
+	seen := all.of(rows[0].Space, rows[0].Group)
 	raws, err := s.tx.Get(rows)
 	if err != nil {
 		return fmt.Errorf("read rows: %w", err)
@@ -215,7 +162,7 @@ func (s *sweeping) run(rows []store.RowKey, all viewSet) error {
 			return fmt.Errorf("row of space %d, group %d, state %d: %w", rows[i].Space, rows[i].Group, rows[i].State, err)
 		}
 		before := len(versions)
-		versions = trim(versions, views, bottom)
+		versions = trim(versions, seen.views, seen.bottom)
 		s.removedVersions += uint64(before - len(versions))
 		switch {
 		case len(versions) == 0:
@@ -270,8 +217,7 @@ func (l *Lineage) checkRows(ctx context.Context, keys []store.RowKey, report *Ga
 	if err != nil {
 		return fmt.Errorf("read rows: %w", err)
 	}
-	views := l.catalog.views(keys[0].Space, keys[0].Group, 0)
-	bottom := l.catalog.bottom(keys[0].Space, keys[0].Group)
+	seen := l.catalog.views(keys[0].Space, keys[0].Group, 0)
 	for _, raw := range raws {
 		if raw == nil {
 			continue
@@ -281,7 +227,7 @@ func (l *Lineage) checkRows(ctx context.Context, keys []store.RowKey, report *Ga
 			return err
 		}
 		before := len(versions)
-		after := len(trim(versions, views, bottom))
+		after := len(trim(versions, seen.views, seen.bottom))
 		report.ScannedRows++
 		report.RemovedVersions += uint64(before - after)
 		if after == 0 {

@@ -189,7 +189,7 @@ func (a *attached) rowOf(e *Entry) (key store.RowKey, part int, err error) {
 		return key, 0, err
 	}
 	number := state.numbers[part][0].number
-	return store.RowKey{Space: a.record.Parts[part].Layers[0].Space, Group: e.Group, State: number, Key: e.Key}, part, nil
+	return store.RowKey{Space: a.parts[part].Layers[0].Space, Group: e.Group, State: number, Key: e.Key}, part, nil
 }
 
 // load reads what the rows hold.
@@ -227,7 +227,7 @@ func (w *writing) load() error {
 // transaction is tried again, rows are no longer new, which costs a look.
 func (w *writing) isNew(row *pendingRow) bool {
 	rows := w.s.newRows
-	if rows == nil || rows.attachment != w.s.attachment || !w.s.record.Parts[row.part].startedBy(w.s.record.ID) {
+	if rows == nil || rows.attachment != w.s.stream || !w.s.empty[row.part] {
 		return false
 	}
 	w.keyBuf = binary.BigEndian.AppendUint16(w.keyBuf[:0], row.key.Group)
@@ -260,9 +260,8 @@ func (w *writing) store() error {
 	encoded := make([]byte, 0, w.encodedSize()) // all rows, one behind the other
 	for i := range w.rows {
 		row := &w.rows[i]
-		p := &w.s.record.Parts[row.part]
-		views := w.s.views.of(w.s, row.part, row.key.Group)
-		row.versions = trim(row.versions, views, p.bottom())
+		seen := w.s.views.of(w.s.attached, row.part, row.key.Group)
+		row.versions = trim(row.versions, seen.views, seen.bottom)
 		if len(row.versions) == 0 {
 			if row.existed {
 				deletes = append(deletes, row.key)
@@ -333,21 +332,23 @@ func (w *writing) deletePrefix(e *Entry) error {
 // viewCache remembers the retained views for the key groups of a session until the catalog changes.
 type viewCache struct {
 	version uint64
-	groups  map[uint16][]History
+	groups  map[uint16]groupViews
 }
 
 // of returns the views of everybody else, and the session's own, on a key group's top row space.
-func (c *viewCache) of(s *Session, partIndex int, group uint16) []History {
-	version := s.l.catalog.currentVersion()
+func (c *viewCache) of(a *attached, partIndex int, group uint16) groupViews {
+	version := a.l.catalog.currentVersion()
 	if c.groups == nil || c.version != version {
-		c.groups = map[uint16][]History{}
+		c.groups = map[uint16]groupViews{}
 		c.version = version
 	}
-	views, ok := c.groups[group]
+	seen, ok := c.groups[group]
 	if !ok {
-		top := s.record.Parts[partIndex].Layers[0]
-		views = append(s.l.catalog.views(top.Space, group, s.record.ID), top.History)
-		c.groups[group] = views
+		p := a.parts[partIndex]
+		seen = a.l.catalog.views(p.Layers[0].Space, group, a.record.ID)
+		seen.views = append(seen.views, p.Layers[0].History)
+		seen.bottom = seen.bottom && p.bottom()
+		c.groups[group] = seen
 	}
-	return views
+	return seen
 }

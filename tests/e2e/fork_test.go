@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/flinkndb/flinkndb/tests/flinkcluster"
 )
@@ -35,6 +37,101 @@ func TestFork(t *testing.T) {
 	e.checkGarbage()
 	e.must(e.cluster.DisposeSavepoint(e.ctx, savepoint))
 	e.awaitEmptyStore()
+}
+
+// TestForkBecomesIndependent flattens a job that was started from a running job's savepoint. Then the parent is
+// cancelled and all of its snapshots are released: nothing of its row spaces may stay, and the child goes on, survives
+// the loss of a TaskManager and comes to the exact result.
+func TestForkBecomesIndependent(t *testing.T) {
+	e := newEnvironment(t, flinkcluster.Options{TaskManagers: 2, Slots: 2},
+		"--abandoned-retention", "1s", "--sweep-interval", "1s", "--flatten-delay", "0s", "--flatten-rate", "1000000000")
+	l := ledger{keys: 300, records: 240_000, rate: 1_500} // the parent would take minutes
+	jar := e.upload()
+	parent := e.submit(jar, l.run(2))
+	e.awaitRunning(parent)
+	e.must(e.cluster.AwaitCheckpoints(e.ctx, parent, 3))
+	savepoint, err := e.cluster.Savepoint(e.ctx, parent, "NATIVE", false)
+	e.must(err)
+	faster := l
+	faster.rate = 4_000
+	run := faster.run(2)
+	run.SavepointPath, run.ClaimMode = savepoint, "NO_CLAIM"
+	child := e.submit(jar, run)
+	e.awaitRunning(child)
+	e.awaitFlattened(child)
+	e.must(e.cluster.AwaitCheckpoints(e.ctx, child, 2))
+	e.must(e.cluster.Cancel(e.ctx, parent))
+	e.releaseSnapshots(parent)
+	e.awaitSpacesOf(child)
+	e.checkGarbage()
+	e.replaceTaskManager()
+	e.awaitFinished(child)
+	e.verify(l)
+	e.checkGarbage()
+}
+
+// awaitFlattened waits until each session of a job sees a single row space.
+func (e *environment) awaitFlattened(job string) {
+	e.t.Helper()
+	var list struct {
+		Sessions []struct {
+			JobID     string   `json:"job_id"`
+			RowSpaces []string `json:"row_spaces"`
+		} `json:"sessions"`
+	}
+	e.must(flinkcluster.Poll(e.ctx, time.Minute, "a flattened fork", func() bool {
+		if err := e.server.Ask(e.ctx, &list, "sessions"); err != nil {
+			e.t.Fatal(err)
+		}
+		sessions, spaces := 0, 0
+		for _, s := range list.Sessions {
+			if s.JobID == job {
+				sessions, spaces = sessions+1, spaces+len(s.RowSpaces)
+			}
+		}
+		return sessions > 0 && spaces == sessions
+	}))
+}
+
+// releaseSnapshots releases all snapshots of a job, as an administrator would when Flink has lost them.
+func (e *environment) releaseSnapshots(job string) {
+	e.t.Helper()
+	var list struct {
+		Snapshots []struct {
+			ID string `json:"snapshot_id"`
+		} `json:"snapshots"`
+	}
+	e.must(e.server.Ask(e.ctx, &list, "snapshots", "--job", job))
+	if len(list.Snapshots) == 0 {
+		e.t.Fatalf("job %s has no snapshots", job)
+	}
+	for _, s := range list.Snapshots {
+		_, err := e.server.Command(e.ctx, "snapshots", "--release", s.ID)
+		e.must(err)
+	}
+}
+
+// awaitSpacesOf waits until there are no row spaces but those that a job has made.
+func (e *environment) awaitSpacesOf(job string) {
+	e.t.Helper()
+	var list struct {
+		RowSpaces []struct {
+			Job string `json:"created_by_job"`
+		} `json:"row_spaces"`
+	}
+	if err := flinkcluster.Poll(e.ctx, 30*time.Second, "row spaces of one job", func() bool {
+		if _, err := e.server.Command(e.ctx, "gc"); err != nil {
+			e.t.Fatal(err)
+		}
+		e.must(e.server.Ask(e.ctx, &list, "spaces"))
+		return len(list.RowSpaces) > 0 && !slices.ContainsFunc(list.RowSpaces, func(s struct {
+			Job string `json:"created_by_job"`
+		}) bool {
+			return s.Job != job
+		})
+	}); err != nil {
+		e.t.Fatalf("%v, job %s: %+v", err, job, list)
+	}
 }
 
 // TestTimeTravel restores an older one of the retained checkpoints: what came after it has never been, and is
