@@ -61,6 +61,10 @@ type wireError struct {
 
 func (e *wireError) Error() string { return e.message }
 
+func tooLarge(message string) error {
+	return &wireError{pb.ErrorCode_ERROR_VALUE_TOO_LARGE, codes.InvalidArgument, message}
+}
+
 func invalid(message string) error {
 	return &wireError{pb.ErrorCode_ERROR_INVALID_ARGUMENT, codes.InvalidArgument, message}
 }
@@ -73,7 +77,14 @@ func unaryError(ctx context.Context, err error) error {
 	return status.Error(statusCode, err.Error())
 }
 
+// streamError is unaryError for a stream that has not begun.
+func streamError(stream grpc.ServerStream, err error) error {
+	code, statusCode := classify(err)
+	stream.SetTrailer(metadata.Pairs(errorTrailer, code.String()))
+	return status.Error(statusCode, err.Error())
+}
+
 // retryable says that the client should attach again rather than give up.
 func retryable(code pb.ErrorCode) bool {
-	return code == pb.ErrorCode_ERROR_STORE_UNAVAILABLE
+	return code == pb.ErrorCode_ERROR_STORE_UNAVAILABLE || code == pb.ErrorCode_ERROR_SERVER_FULL
 }

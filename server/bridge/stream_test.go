@@ -13,6 +13,8 @@ import (
 
 	pb "github.com/flinkndb/flinkndb/proto/flinkndb/v1"
 	"github.com/flinkndb/flinkndb/server/bridge"
+	"github.com/flinkndb/flinkndb/server/lineage"
+	"github.com/flinkndb/flinkndb/server/store/memory"
 )
 
 // TestFrames goes once through what a session can ask for.
@@ -81,7 +83,7 @@ func TestReconnect(t *testing.T) {
 // TestBadFrames sends what no client should: each is refused with the right code, and another session
 // goes on.
 func TestBadFrames(t *testing.T) {
-	client := dial(t, startServer(t, bridge.Options{MaxValueBytes: 1 << 10}))
+	client := dial(t, startServerOn(t, memory.New(), lineage.Options{MaxValueBytes: 1 << 10}, bridge.Options{}))
 	other := open(t, client, "b")
 	entries := func(e ...*pb.Entry) *pb.ClientFrame { return writeFrame(1, e...) }
 	scan := func(s *pb.Scan) *pb.ClientFrame { return &pb.ClientFrame{Frame: &pb.ClientFrame_Scan{Scan: s}} }
@@ -153,7 +155,7 @@ func TestBadAttach(t *testing.T) {
 func TestBadOpen(t *testing.T) {
 	client := dial(t, startServer(t, bridge.Options{}))
 	for field, change := range map[string]func(*pb.OpenSessionRequest){
-		"protocol_version": func(r *pb.OpenSessionRequest) { r.ProtocolVersion = 2 },
+		"protocol_version": func(r *pb.OpenSessionRequest) { r.ProtocolVersion++ },
 		"range":            func(r *pb.OpenSessionRequest) { r.Range = &pb.GroupRange{First: 3, Last: 1} },
 		"bases[0].range": func(r *pb.OpenSessionRequest) {
 			r.Bases = []*pb.Base{{SnapshotId: "x", Range: &pb.GroupRange{First: 1 << 20, Last: 1 << 20}}}

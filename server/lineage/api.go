@@ -7,6 +7,7 @@ package lineage
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -25,6 +26,17 @@ var (
 	// ErrTooLarge says that a key or value is above the limits.
 	ErrTooLarge = errors.New("too large")
 )
+
+// maxNameBytes bounds the names that a client makes up: of states, snapshots and sessions. Records hold them.
+const maxNameBytes = 512
+
+// checkName refuses names that no client of ours makes.
+func checkName(field, name string) error {
+	if name == "" || len(name) > maxNameBytes {
+		return fmt.Errorf("%w: %s has %d bytes, allowed are 1 to %d", ErrInvalid, field, len(name), maxNameBytes)
+	}
+	return nil
+}
 
 // StateKind is what the rows of a state are. Numbers are those of the wire.
 type StateKind uint8
@@ -88,6 +100,8 @@ type Options struct {
 	// MaxFilterBytes bounds the filters that spare writes of new rows a look at the store, of all
 	// sessions together. The default value is 128 MiB, enough for 100 million rows.
 	MaxFilterBytes int64
+	// MaxValueBytes is the largest value of a row, as its reader gets it. The default value is 64 MiB.
+	MaxValueBytes int
 }
 
 func (o Options) withDefaults() Options {
@@ -108,6 +122,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxFilterBytes == 0 {
 		o.MaxFilterBytes = 128 << 20
+	}
+	if o.MaxValueBytes == 0 {
+		o.MaxValueBytes = 64 << 20
 	}
 	return o
 }

@@ -187,6 +187,21 @@ func (r *resolution) add(versions []version, h History) bool {
 	return false
 }
 
+// size is the length of what the reader gets.
+func (r *resolution) size() int {
+	size := len(r.base)
+	for _, a := range r.appends {
+		size += len(a)
+	}
+	if n := len(r.appends); n > 0 {
+		size += n - 1
+		if r.base != nil {
+			size++
+		}
+	}
+	return size
+}
+
 // value is what the reader gets; nil when there is none.
 func (r *resolution) value() []byte {
 	if !r.found {
@@ -198,11 +213,7 @@ func (r *resolution) value() []byte {
 		}
 		return r.base
 	}
-	size := len(r.base) + 1
-	for _, a := range r.appends {
-		size += len(a) + 1
-	}
-	joined := make([]byte, 0, size)
+	joined := make([]byte, 0, r.size())
 	hasBase := r.decided && r.base != nil
 	if hasBase {
 		joined = append(joined, r.base...)
