@@ -60,6 +60,6 @@ func costOf(entries []lineage.Entry) int64 {
 
 // costOfFrame is the same for a frame that has not come yet; it has at most so many entries.
 func costOfFrame(bytes, maxEntries int) int64 {
-	const leastEntry = 8
-	return int64(bytes)*(bytesFactor+1) + int64(min(bytes/leastEntry, maxEntries))*entryBytes
+	const smallEntry = 64 // smaller ones are few as a rule, and bounded by maxEntries
+	return int64(bytes)*(bytesFactor+1) + int64(min(bytes/smallEntry, maxEntries))*entryBytes
 }

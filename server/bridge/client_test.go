@@ -36,7 +36,10 @@ func startServerOn(t testing.TB, st store.Store, rows lineage.Options, opt bridg
 	if err != nil {
 		t.Fatal(err)
 	}
-	opt.Log, opt.Metrics = zerolog.Nop(), bridge.NewMetrics(prometheus.NewRegistry())
+	opt.Log = zerolog.Nop()
+	if opt.Metrics == nil {
+		opt.Metrics = newMetrics()
+	}
 	service := bridge.New(l, opt)
 	server := grpc.NewServer(append(serverOptions, grpc.MaxRecvMsgSize(service.MaxReceiveBytes()), grpc.MaxSendMsgSize(service.MaxSendBytes()))...)
 	service.Register(server)
@@ -49,6 +52,8 @@ func startServerOn(t testing.TB, st store.Store, rows lineage.Options, opt bridg
 	t.Cleanup(server.Stop)
 	return "unix://" + socket
 }
+
+func newMetrics() *bridge.Metrics { return bridge.NewMetrics(prometheus.NewRegistry()) }
 
 func dial(t testing.TB, address string) pb.StateServiceClient {
 	t.Helper()

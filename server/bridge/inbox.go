@@ -19,10 +19,8 @@ const (
 	// maxMessageBytes is the largest message of a client: a full write batch of the shim's default size
 	// goes as one. Larger frames come in parts.
 	maxMessageBytes = 1<<20 + 256<<10
-	// partPatience is how long the parts of a frame may take, and slowestParts how fast they must come
-	// beside that: a client that stops half way must not keep its room for ever.
-	partPatience = 30 * time.Second
-	slowestParts = 1 << 20 // bytes a second
+	// slowestParts is how fast the parts of a frame must come, in bytes a second.
+	slowestParts = 1 << 20
 )
 
 // errClientGone ends a stream without a word: nobody listens.
@@ -46,17 +44,18 @@ func (r received) done() {
 // inbox receives the frames of one stream, one ahead of its reader, and puts those together that come in
 // parts. The budget makes room for these before more than their first part is taken.
 type inbox struct {
-	stream  grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]
-	ctx     context.Context
-	limits  *pb.Limits
-	budget  *budget
-	frames  chan received
-	stalled chan error
+	stream   grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]
+	ctx      context.Context
+	limits   *pb.Limits
+	budget   *budget
+	patience time.Duration
+	frames   chan received
+	stalled  chan error
 }
 
-func newInbox(ctx context.Context, stream grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame], limits *pb.Limits, b *budget) *inbox {
+func newInbox(ctx context.Context, stream grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame], limits *pb.Limits, b *budget, patience time.Duration) *inbox {
 	return &inbox{
-		stream: stream, ctx: ctx, limits: limits, budget: b,
+		stream: stream, ctx: ctx, limits: limits, budget: b, patience: patience,
 		frames: make(chan received), stalled: make(chan error, 1),
 	}
 }
@@ -131,7 +130,7 @@ func (in *inbox) assemble(part *pb.FramePart) received {
 }
 
 func (in *inbox) collect(part *pb.FramePart, total int) (*pb.ClientFrame, error) {
-	patience := partPatience + time.Duration(total)*time.Second/slowestParts
+	patience := in.patience + time.Duration(total)*time.Second/slowestParts
 	timer := time.AfterFunc(patience, func() {
 		in.stalled <- invalid(fmt.Sprintf("part: a frame of %d bytes did not come within %s", total, patience))
 	})

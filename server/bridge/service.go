@@ -46,8 +46,11 @@ type Options struct {
 	MaxInflightBytes int64
 	// AttachTimeout is how long a stream may wait with its first frame. The default value is 10 s.
 	AttachTimeout time.Duration
-	Log           zerolog.Logger
-	Metrics       *Metrics
+	// PartPatience is how long the parts of a frame may take, beside a second for each MiB: a client that
+	// stops half way must not keep its room for ever. The default value is 30 s.
+	PartPatience time.Duration
+	Log          zerolog.Logger
+	Metrics      *Metrics
 }
 
 // Service implements StateService and AdminService over the lineage layer. For concurrent use.
@@ -76,6 +79,9 @@ func New(l *lineage.Lineage, opt Options) *Service {
 	}
 	if opt.AttachTimeout == 0 {
 		opt.AttachTimeout = 10 * time.Second
+	}
+	if opt.PartPatience == 0 {
+		opt.PartPatience = 30 * time.Second
 	}
 	rows := l.Limits()
 	limits := &pb.Limits{

@@ -109,7 +109,7 @@ func (s *Service) Session(stream grpc.BidiStreamingServer[pb.ClientFrame, pb.Ser
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	x := &sessionStream{
 		service: s, stream: stream, ctx: ctx, cancel: cancel, codec: codec,
-		inbox: newInbox(ctx, stream, s.limits, s.budget),
+		inbox: newInbox(ctx, stream, s.limits, s.budget, s.opt.PartPatience),
 		out:   make(chan answer, sendAhead), unsent: semaphore.NewWeighted(maxUnsent * softFrameBytes),
 	}
 	s.opt.Metrics.Streams.Inc()

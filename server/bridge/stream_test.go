@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -196,11 +195,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 			t.Fatalf("read %q", got)
 		}
 	}
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	if memory.HeapInuse > 256<<20 {
-		t.Errorf("%d MiB of heap in use", memory.HeapInuse>>20)
-	}
+	checkHeap(t)
 	greedy.cancel()
 	<-asked
 }

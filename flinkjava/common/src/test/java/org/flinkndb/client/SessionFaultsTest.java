@@ -291,6 +291,53 @@ class SessionFaultsTest {
     }
 
     @Test
+    void aFrameInPartsSurvivesAKilledServer() throws Exception {
+        try (StateSession session = open()) {
+            int state = session.registerState("v", StateKind.VALUE);
+            String large = "0123456789abcdef".repeat(1 << 19); // 8 MiB
+            for (int i = 0; i < 6; i++) {
+                session.write(1, row(state, "k" + i, large + i));
+                if (i % 2 == 0) {
+                    server.kill();
+                    server.restart();
+                }
+            }
+            for (int i = 0; i < 6; i++) {
+                assertThat(value(session, state, "k" + i)).isEqualTo(large + i);
+            }
+        }
+    }
+
+    @Test
+    void aFullServerIsWaitedFor() throws Exception {
+        server.close();
+        server =
+                ServerProcess.start(
+                        Files.createDirectory(folder.resolve("full")),
+                        "memory:",
+                        List.of("--max-sessions", "1"));
+        configuration.setString("state.backend.ndb.address", server.address());
+        configuration.setString("state.backend.ndb.reconnect-timeout", "1s");
+        StateSession first = open();
+        int state = first.registerState("v", StateKind.VALUE);
+        first.write(1, row(state, "k", "v"));
+        assertThat(value(first, state, "k")).isEqualTo("v");
+        try (StateSession second = open()) {
+            second.registerState("v", StateKind.VALUE);
+            assertThatThrownBy(() -> value(second, state, "k"))
+                    .hasMessageContaining("--max-sessions");
+        }
+        configuration.setString("state.backend.ndb.reconnect-timeout", "20s");
+        try (StateSession third = open()) {
+            third.registerState("v", StateKind.VALUE);
+            CompletableFuture<EntryBatch> answer = read(third, state, "k");
+            assertThat(value(first, state, "k")).isEqualTo("v");
+            first.close();
+            assertThat(third.await(answer).op(0)).isEqualTo(EntryBatch.OP_DELETE);
+        }
+    }
+
+    @Test
     void anOlderSessionIsFenced() throws Exception {
         OpenSpec spec = new OpenSpec("a".repeat(32), "job", "operator", "attempt", 4, 0, 3);
         NdbSettings settings = NdbSettings.fromConfig(configuration);
