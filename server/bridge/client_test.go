@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -43,7 +44,12 @@ func startServerOn(t testing.TB, st store.Store, rows lineage.Options, opt bridg
 	service := bridge.New(l, opt)
 	server := grpc.NewServer(append(serverOptions, grpc.MaxRecvMsgSize(service.MaxReceiveBytes()), grpc.MaxSendMsgSize(service.MaxSendBytes()))...)
 	service.Register(server)
-	socket := filepath.Join(t.TempDir(), "s")
+	dir, err := os.MkdirTemp("", "bridge") // t.TempDir may have a # in its name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "s")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)

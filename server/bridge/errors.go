@@ -3,6 +3,8 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -82,6 +84,18 @@ func streamError(stream grpc.ServerStream, err error) error {
 	code, statusCode := classify(err)
 	stream.SetTrailer(metadata.Pairs(errorTrailer, code.String()))
 	return status.Error(statusCode, err.Error())
+}
+
+// Recover turns a panic in a call into an error of this call: other sessions go on. Session streams do the same
+// for each frame.
+func (s *Service) Recover(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.opt.Log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Str("call", info.FullMethod).Msg("call caused a panic")
+			err = unaryError(ctx, fmt.Errorf("internal error: %v", p))
+		}
+	}()
+	return next(ctx, req)
 }
 
 // retryable says that the client should attach again rather than give up.

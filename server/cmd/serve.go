@@ -61,6 +61,11 @@ type serveFlags struct {
 }
 
 func newServeCommand() *cobra.Command {
+	_, c := newServeFlags()
+	return c
+}
+
+func newServeFlags() (*serveFlags, *cobra.Command) {
 	f := &serveFlags{}
 	c := &cobra.Command{
 		Use:   "serve",
@@ -89,7 +94,7 @@ func newServeCommand() *cobra.Command {
 	p.Int64Var(&f.cacheBytes, "cache-bytes", 256<<20, "block cache of the embedded store")
 	p.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn or error")
 	p.StringVar(&f.logFormat, "log-format", "console", "console or json")
-	return c
+	return f, c
 }
 
 func (f *serveFlags) run(ctx context.Context, stderr io.Writer) error {
@@ -110,6 +115,7 @@ func (f *serveFlags) run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	f.boundMemory(log, registry)
 	log.Info().Str("store", st.Name()).Str("version", Version()).Msg("store opened")
 	err = f.serve(ctx, log, st, registry, endpoints)
 	return errors.Join(err, st.Close())
@@ -234,6 +240,7 @@ func (f *serveFlags) grpcServers(service *bridge.Service, endpoints []endpoint) 
 	common := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(service.MaxReceiveBytes()),
 		grpc.MaxSendMsgSize(service.MaxSendBytes()),
+		grpc.ChainUnaryInterceptor(service.Recover),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ConnectionTimeout(handshakeTimeout),
@@ -247,7 +254,7 @@ func (f *serveFlags) grpcServers(service *bridge.Service, endpoints []endpoint) 
 		if err != nil {
 			return nil, err
 		}
-		common = append(common, grpc.UnaryInterceptor(auth.Unary), grpc.StreamInterceptor(auth.Stream))
+		common = append(common, grpc.ChainUnaryInterceptor(auth.Unary), grpc.StreamInterceptor(auth.Stream))
 	}
 	tlsConfig, err := serverTLS(f.tlsCert, f.tlsKey, f.tlsClientCA)
 	if err != nil {

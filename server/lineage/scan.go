@@ -127,7 +127,7 @@ func (s *groupScan) next() (visibleRow, bool, error) {
 			if !r.decided {
 				versions, err := decodeRow(c.page[0].Value, s.buf[:0])
 				if err != nil {
-					return visibleRow{}, false, fmt.Errorf("row of space %d, group %d, state %d: %w", c.query.Space, s.group, c.query.State, err)
+					return visibleRow{}, false, fmt.Errorf("%s: %w", nameOf(c.page[0].RowKey), err)
 				}
 				s.buf = versions
 				r.add(versions, c.history)

@@ -314,7 +314,7 @@ func (s *Session) readLayer(ctx context.Context, keys []Entry, found []resolutio
 		if raw != nil {
 			versions, err := decodeRow(raw, buf[:0])
 			if err != nil {
-				return nil, fmt.Errorf("row of state %d in group %d: %w", keys[i].State, keys[i].Group, err)
+				return nil, fmt.Errorf("%s: %w", nameOf(rows[j]), err)
 			}
 			if found[i].add(versions, histories[j]) {
 				continue

@@ -220,7 +220,7 @@ func (w *writing) load() error {
 		row := asked[i]
 		row.existed = true
 		if row.versions, err = decodeRow(raw, row.versions); err != nil {
-			return fmt.Errorf("row of space %d, group %d, state %d: %w", row.key.Space, row.key.Group, row.key.State, err)
+			return fmt.Errorf("%s: %w", nameOf(row.key), err)
 		}
 	}
 	return nil
