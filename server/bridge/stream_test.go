@@ -104,6 +104,9 @@ func TestBadFrames(t *testing.T) {
 		"broken arrow":     {&pb.ClientFrame{Frame: &pb.ClientFrame_Write{Write: &pb.Write{Seq: 1, Epoch: 1, Batch: &pb.Batch{Arrow: []byte("no arrow")}}}}, pb.ErrorCode_ERROR_INVALID_ARGUMENT},
 		"both batch kinds": {&pb.ClientFrame{Frame: &pb.ClientFrame_Write{Write: &pb.Write{Seq: 1, Epoch: 1, Batch: &pb.Batch{Arrow: []byte("x"), Entries: []*pb.Entry{put("k", "v")}}}}}, pb.ErrorCode_ERROR_INVALID_ARGUMENT},
 		"register gap":     {&pb.ClientFrame{Frame: &pb.ClientFrame_RegisterState{RegisterState: &pb.RegisterState{Index: 5, Name: "x", Kind: pb.StateKind_STATE_KIND_MAP}}}, pb.ErrorCode_ERROR_INVALID_ARGUMENT},
+		"no state name":    {register(2, "", pb.StateKind_STATE_KIND_MAP), pb.ErrorCode_ERROR_INVALID_ARGUMENT},
+		"long state name":  {register(2, strings.Repeat("n", 8<<10+1), pb.StateKind_STATE_KIND_MAP), pb.ErrorCode_ERROR_INVALID_ARGUMENT},
+		"long snapshot id": {&pb.ClientFrame{Frame: &pb.ClientFrame_TakeSnapshot{TakeSnapshot: &pb.TakeSnapshot{RequestId: 1, SnapshotId: strings.Repeat("i", 300), Epoch: 1, Kind: pb.SnapshotKind_SNAPSHOT_KIND_CHECKPOINT}}}, pb.ErrorCode_ERROR_INVALID_ARGUMENT},
 		"foreign scan":     {scan(&pb.Scan{RequestId: 1, Range: &pb.GroupRange{Last: 40}}), pb.ErrorCode_ERROR_INVALID_ARGUMENT},
 		"reversed scan":    {scan(&pb.Scan{RequestId: 1, Range: &pb.GroupRange{First: 2, Last: 1}}), pb.ErrorCode_ERROR_INVALID_ARGUMENT},
 	} {

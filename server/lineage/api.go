@@ -27,13 +27,17 @@ var (
 	ErrTooLarge = errors.New("too large")
 )
 
-// maxNameBytes bounds the names that a client makes up: of states, snapshots and sessions. Records hold them.
-const maxNameBytes = 512
+// What names may have in bytes: those of states, which a job chooses and records hold, and ids of sessions and
+// snapshots, which the shim makes and records are named by.
+const (
+	maxStateName = 8 << 10
+	maxID        = 256
+)
 
 // checkName refuses names that no client of ours makes.
-func checkName(field, name string) error {
-	if name == "" || len(name) > maxNameBytes {
-		return fmt.Errorf("%w: %s has %d bytes, allowed are 1 to %d", ErrInvalid, field, len(name), maxNameBytes)
+func checkName(field, name string, most int) error {
+	if name == "" || len(name) > most {
+		return fmt.Errorf("%w: %s has %d bytes, allowed are 1 to %d", ErrInvalid, field, len(name), most)
 	}
 	return nil
 }

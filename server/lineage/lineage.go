@@ -81,7 +81,7 @@ func (l *Lineage) Open(ctx context.Context, r OpenRequest) (OpenResult, error) {
 }
 
 func (r *OpenRequest) validate() error {
-	if err := checkName("session_token", r.Token); err != nil {
+	if err := checkName("session_token", r.Token, maxID); err != nil {
 		return err
 	}
 	switch {

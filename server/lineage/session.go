@@ -156,7 +156,7 @@ func (s *Session) RegisterState(ctx context.Context, name string, kind StateKind
 	if kind < KindValue || kind > KindTimer {
 		return 0, fmt.Errorf("%w: kind of state %q is %d, allowed are 1 to 4", ErrInvalid, name, kind)
 	}
-	if err := checkName("register_state.name", name); err != nil {
+	if err := checkName("register_state.name", name, maxStateName); err != nil {
 		return 0, err
 	}
 	s.mu.Lock()
@@ -328,7 +328,7 @@ func (s *Session) readLayer(ctx context.Context, keys []Entry, found []resolutio
 // Snapshot records a snapshot as of the end of an epoch. It counts once the commit is durable, for
 // which the session need not be held up. Repeats with the same id do nothing.
 func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResult, store.Commit, error) {
-	if err := checkName("snapshot_id", r.ID); err != nil {
+	if err := checkName("snapshot_id", r.ID, maxID); err != nil {
 		return SnapshotResult{}, nil, err
 	}
 	if len(r.Schema) > maxSchemaBytes {

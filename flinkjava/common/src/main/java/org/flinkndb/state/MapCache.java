@@ -387,8 +387,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         if (slot.present) {
             out.writeBoolean(slot.value == null);
             if (slot.value != null) {
-                state.serialize(
-                        byTask ? valueSerializer : flusherValueSerializer, slot.value, out);
+                state.serialize(byTask ? valueSerializer : flusherValueSerializer, slot.value, out);
             }
         }
         sink.add(

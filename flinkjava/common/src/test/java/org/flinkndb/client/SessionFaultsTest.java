@@ -23,6 +23,7 @@ import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** Sessions over a real server that is frozen, killed, restarted or never there. */
 @Timeout(60)
@@ -147,17 +148,20 @@ class SessionFaultsTest {
             session.write(1, row(state, "first", "x"));
             assertThat(value(session, state, "first")).isEqualTo("x");
             server.freeze();
+            AtomicInteger written = new AtomicInteger();
             CompletableFuture<Throwable> outcome =
                     inThread(
                             new CountDownLatch(1),
                             self -> {
                                 for (int i = 0; i < 2000; i++) {
                                     session.write(1, row(state, "k" + i, "v".repeat(1000) + i));
+                                    written.incrementAndGet();
                                 }
                             });
             assertThatThrownBy(() -> outcome.get(500, TimeUnit.MILLISECONDS))
                     .as("two megabytes do not fit into 64 kB on the way")
                     .isInstanceOf(java.util.concurrent.TimeoutException.class);
+            assertThat(written.get() * 1000L).isLessThanOrEqualTo(64 << 10);
             server.thaw();
             assertThat(outcome.get(30, TimeUnit.SECONDS)).isNull();
             for (int i = 0; i < 2000; i += 199) {

@@ -110,11 +110,11 @@ class SizeLimitsTest {
 
     private void assertRefused(int checkpoint, String... words) {
         assertThatThrownBy(
-                        () ->
-                                TestBackends.handleOf(
-                                        TestBackends.checkpoint(backend, checkpoint)))
+                        () -> TestBackends.handleOf(TestBackends.checkpoint(backend, checkpoint)))
                 .satisfies(
-                        failure -> assertThat(ExceptionUtils.stringifyException(failure)).contains(words));
+                        failure ->
+                                assertThat(ExceptionUtils.stringifyException(failure))
+                                        .contains(words));
     }
 
     @Test
@@ -131,8 +131,7 @@ class SizeLimitsTest {
         ValueState<byte[]> state = large("large");
         backend.setCurrentKey(1L);
         state.update(serializedAs(LIMIT + 1));
-        assertRefused(
-                1, "'large'", Integer.toString(LIMIT + 1), LIMIT + " (", "--max-value-bytes");
+        assertRefused(1, "'large'", Integer.toString(LIMIT + 1), LIMIT + " (", "--max-value-bytes");
         backend.setCurrentKey(2L);
         assertThatThrownBy(
                         () -> {
@@ -149,8 +148,7 @@ class SizeLimitsTest {
                 backend.getPartitionedState(
                         VoidNamespace.INSTANCE,
                         VoidNamespaceSerializer.INSTANCE,
-                        new ListStateDescriptor<>(
-                                "long", BytePrimitiveArraySerializer.INSTANCE));
+                        new ListStateDescriptor<>("long", BytePrimitiveArraySerializer.INSTANCE));
         backend.setCurrentKey(1L);
         for (int checkpoint = 1; checkpoint <= 3; checkpoint++) {
             list.add(serializedAs(LIMIT / 3 - 1));
@@ -166,8 +164,7 @@ class SizeLimitsTest {
                 backend.getPartitionedState(
                         VoidNamespace.INSTANCE,
                         VoidNamespaceSerializer.INSTANCE,
-                        new ListStateDescriptor<>(
-                                "long", BytePrimitiveArraySerializer.INSTANCE));
+                        new ListStateDescriptor<>("long", BytePrimitiveArraySerializer.INSTANCE));
         backend.setCurrentKey(1L);
         byte[] element = serializedAs(1 << 20);
         list.update(Collections.nCopies(8, element));
