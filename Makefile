@@ -61,11 +61,13 @@ chaos: install build ## random faults against a job that checks itself (MINUTES=
 	FLINKNDB_TEST_NDB=$$(go run ./tests/ndb/cmd find >&2 && echo 1 || echo 0) FLINKNDB_CHAOS_MINUTES=$(or $(MINUTES),5) FLINKNDB_CHAOS_SEED=$(SEED) \
 	    go test -tags e2e -count 1 -timeout 0 -v -run '$(or $(RUN),TestChaos)' ./tests/e2e
 
-fuzz: ## fuzz the decoders for a minute each
-	go test ./arrowcodec -run '^$$' -fuzz FuzzDecode -fuzztime 1m
-	go test ./server/lineage -run '^$$' -fuzz FuzzDecodeRow -fuzztime 1m
+soak: ## overload a server for long, and flood it (MINUTES=60)
+	FLINKNDB_SOAK_MINUTES=$(or $(MINUTES),10) go test -count 1 -timeout 0 -v ./tests/soak
+
+fuzz: ## run each fuzzer for a minute (FUZZTIME=1h)
+	@scripts/fuzz $(or $(FUZZTIME),1m)
 
 clean: ## remove what was built (downloads stay)
 	rm -rf dist build .gradle
 
-.PHONY: help install build server jars demo test lint format proto compare jmh ndb-up ndb-down chaos fuzz clean
+.PHONY: help install build server jars demo test lint format proto compare jmh ndb-up ndb-down chaos soak fuzz clean

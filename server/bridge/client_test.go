@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"context"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,23 +17,39 @@ import (
 	pb "github.com/flinkndb/flinkndb/proto/flinkndb/v1"
 	"github.com/flinkndb/flinkndb/server/bridge"
 	"github.com/flinkndb/flinkndb/server/lineage"
+	"github.com/flinkndb/flinkndb/server/store"
 	"github.com/flinkndb/flinkndb/server/store/memory"
 )
 
 const testGroups = 4
 
 // startServer runs a service over an empty memory store on a Unix socket, and returns its address.
-func startServer(t *testing.T, opt bridge.Options, serverOptions ...grpc.ServerOption) string {
+func startServer(t testing.TB, opt bridge.Options, serverOptions ...grpc.ServerOption) string {
 	t.Helper()
-	l, err := lineage.New(t.Context(), memory.New(), lineage.Options{Log: zerolog.Nop()})
+	return startServerOn(t, memory.New(), lineage.Options{}, opt, serverOptions...)
+}
+
+// startServerOn is the same over a store of one's own.
+func startServerOn(t testing.TB, st store.Store, rows lineage.Options, opt bridge.Options, serverOptions ...grpc.ServerOption) string {
+	t.Helper()
+	rows.Log = zerolog.Nop()
+	l, err := lineage.New(t.Context(), st, rows)
 	if err != nil {
 		t.Fatal(err)
 	}
-	opt.Log, opt.Metrics = zerolog.Nop(), bridge.NewMetrics(prometheus.NewRegistry())
+	opt.Log = zerolog.Nop()
+	if opt.Metrics == nil {
+		opt.Metrics = newMetrics()
+	}
 	service := bridge.New(l, opt)
-	server := grpc.NewServer(append(serverOptions, grpc.MaxRecvMsgSize(service.MaxMessageBytes()))...)
+	server := grpc.NewServer(append(serverOptions, grpc.MaxRecvMsgSize(service.MaxReceiveBytes()), grpc.MaxSendMsgSize(service.MaxSendBytes()))...)
 	service.Register(server)
-	socket := filepath.Join(t.TempDir(), "s")
+	dir, err := os.MkdirTemp("", "bridge") // t.TempDir may have a # in its name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "s")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +59,9 @@ func startServer(t *testing.T, opt bridge.Options, serverOptions ...grpc.ServerO
 	return "unix://" + socket
 }
 
-func dial(t *testing.T, address string) pb.StateServiceClient {
+func newMetrics() *bridge.Metrics { return bridge.NewMetrics(prometheus.NewRegistry()) }
+
+func dial(t testing.TB, address string) pb.StateServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(256<<20), grpc.MaxCallSendMsgSize(256<<20)))
@@ -62,7 +81,7 @@ func openRequest(token string) *pb.OpenSessionRequest {
 
 // session is a client with an attached stream.
 type session struct {
-	t      *testing.T
+	t      testing.TB
 	client pb.StateServiceClient
 	id     uint64
 	token  string
@@ -72,7 +91,7 @@ type session struct {
 }
 
 // open opens a session, attaches to it and registers a value and a list state (0 and 1).
-func open(t *testing.T, client pb.StateServiceClient, token string) *session {
+func open(t testing.TB, client pb.StateServiceClient, token string) *session {
 	t.Helper()
 	opened, err := client.OpenSession(t.Context(), openRequest(token))
 	if err != nil {

@@ -3,6 +3,8 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -61,6 +63,10 @@ type wireError struct {
 
 func (e *wireError) Error() string { return e.message }
 
+func tooLarge(message string) error {
+	return &wireError{pb.ErrorCode_ERROR_VALUE_TOO_LARGE, codes.InvalidArgument, message}
+}
+
 func invalid(message string) error {
 	return &wireError{pb.ErrorCode_ERROR_INVALID_ARGUMENT, codes.InvalidArgument, message}
 }
@@ -73,7 +79,26 @@ func unaryError(ctx context.Context, err error) error {
 	return status.Error(statusCode, err.Error())
 }
 
+// streamError is unaryError for a stream that has not begun.
+func streamError(stream grpc.ServerStream, err error) error {
+	code, statusCode := classify(err)
+	stream.SetTrailer(metadata.Pairs(errorTrailer, code.String()))
+	return status.Error(statusCode, err.Error())
+}
+
+// Recover turns a panic in a call into an error of this call: other sessions go on. Session streams do the same
+// for each frame.
+func (s *Service) Recover(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.opt.Log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Str("call", info.FullMethod).Msg("call caused a panic")
+			err = unaryError(ctx, fmt.Errorf("internal error: %v", p))
+		}
+	}()
+	return next(ctx, req)
+}
+
 // retryable says that the client should attach again rather than give up.
 func retryable(code pb.ErrorCode) bool {
-	return code == pb.ErrorCode_ERROR_STORE_UNAVAILABLE
+	return code == pb.ErrorCode_ERROR_STORE_UNAVAILABLE || code == pb.ErrorCode_ERROR_SERVER_FULL
 }

@@ -9,6 +9,7 @@ import (
 // Metrics are what the bridge measures.
 type Metrics struct {
 	Streams         prometheus.Gauge
+	Inflight        prometheus.Gauge
 	Frames          *prometheus.HistogramVec // by kind, seconds
 	RowsIn          prometheus.Counter
 	BytesIn         prometheus.Counter
@@ -23,6 +24,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Streams: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "flinkndb_streams", Help: "Session streams that are attached."}),
+		Inflight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "flinkndb_inflight_bytes", Help: "Memory of large frames that are worked on, bounded by --max-inflight-bytes."}),
 		Frames: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "flinkndb_frame_seconds", Help: "Time to work through a frame, by kind.", Buckets: buckets}, []string{"kind"}),
 		RowsIn: prometheus.NewCounter(prometheus.CounterOpts{
@@ -36,7 +39,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "flinkndb_errors_total", Help: "Errors reported on session streams, by code."}, []string{"code"}),
 	}
-	r.MustRegister(m.Streams, m.Frames, m.RowsIn, m.BytesIn, m.RowsOut, m.SnapshotSeconds, m.Errors)
+	r.MustRegister(m.Streams, m.Inflight, m.Frames, m.RowsIn, m.BytesIn, m.RowsOut, m.SnapshotSeconds, m.Errors)
 	return m
 }
 

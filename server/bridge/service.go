@@ -14,22 +14,41 @@ import (
 )
 
 // ProtocolVersion is the version of the wire contract that this server speaks.
-const ProtocolVersion = 1
+const ProtocolVersion = 2
 
 // frameOverhead is what a frame may take beside keys and values.
 const frameOverhead = 1 << 20
 
 // softFrameBytes is the size at which answers are split into several frames.
-const softFrameBytes = 4 << 20
+const softFrameBytes = 1 << 20
+
+// Defaults of Options, and what one attached session may take beside the budget that all share: what has
+// come and is not worked on yet, the frame that is worked on, and answers that it does not take.
+const (
+	DefaultMaxSessions      = 1024
+	DefaultMaxInflightBytes = 512 << 20
+	SessionBytes            = WindowBytes + 2*maxMessageBytes + (2+maxUnsent)*softFrameBytes
+)
+
+// WindowBytes is gRPC's flow-control window: how much a client may send ahead of what is received.
+const WindowBytes = 256 << 10
 
 // Options are the settings of a Service.
 type Options struct {
 	ServerID string
 	Version  string
-	// MaxValueBytes is the largest value of a row. The default value is 64 MiB.
-	MaxValueBytes int
 	// MaxBatchRows is how many entries a batch may have. The default value is 65,536.
 	MaxBatchRows int
+	// MaxSessions is how many sessions may be attached at once. The default value is 1024.
+	MaxSessions int
+	// MaxInflightBytes bounds the memory of frames that are worked on, of all sessions together; above it
+	// they wait in turn. The default value is 512 MiB.
+	MaxInflightBytes int64
+	// AttachTimeout is how long a stream may wait with its first frame. The default value is 10 s.
+	AttachTimeout time.Duration
+	// PartPatience is how long the parts of a frame may take, beside a second for each MiB: a client that
+	// stops half way must not keep its room for ever. The default value is 30 s.
+	PartPatience time.Duration
 	Log          zerolog.Logger
 	Metrics      *Metrics
 }
@@ -44,24 +63,38 @@ type Service struct {
 	limits  *pb.Limits
 	started time.Time
 	streams *streamTable
+	budget  *budget
 }
 
 // New returns a service.
 func New(l *lineage.Lineage, opt Options) *Service {
-	if opt.MaxValueBytes == 0 {
-		opt.MaxValueBytes = 64 << 20
-	}
 	if opt.MaxBatchRows == 0 {
 		opt.MaxBatchRows = 1 << 16
 	}
-	store := l.Limits()
+	if opt.MaxSessions == 0 {
+		opt.MaxSessions = DefaultMaxSessions
+	}
+	if opt.MaxInflightBytes == 0 {
+		opt.MaxInflightBytes = DefaultMaxInflightBytes
+	}
+	if opt.AttachTimeout == 0 {
+		opt.AttachTimeout = 10 * time.Second
+	}
+	if opt.PartPatience == 0 {
+		opt.PartPatience = 30 * time.Second
+	}
+	rows := l.Limits()
 	limits := &pb.Limits{
-		MaxValueBytes: uint32(min(opt.MaxValueBytes, store.MaxValueBytes)),
-		MaxKeyBytes:   uint32(store.MaxKeyBytes),
-		MaxBatchRows:  uint32(opt.MaxBatchRows),
+		MaxValueBytes:   uint32(rows.MaxValueBytes),
+		MaxKeyBytes:     uint32(rows.MaxKeyBytes),
+		MaxBatchRows:    uint32(opt.MaxBatchRows),
+		MaxMessageBytes: maxMessageBytes,
 	}
 	limits.MaxFrameBytes = limits.MaxValueBytes + limits.MaxKeyBytes + frameOverhead
-	return &Service{lineage: l, opt: opt, limits: limits, started: time.Now(), streams: newStreamTable()}
+	return &Service{
+		lineage: l, opt: opt, limits: limits, started: time.Now(), streams: newStreamTable(),
+		budget: newBudget(opt.MaxInflightBytes, opt.Metrics.Inflight),
+	}
 }
 
 // Register adds the services to a gRPC server.
@@ -70,8 +103,11 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	pb.RegisterAdminServiceServer(r, s)
 }
 
-// MaxMessageBytes is what gRPC must let through.
-func (s *Service) MaxMessageBytes() int { return int(s.limits.GetMaxFrameBytes()) + frameOverhead }
+// MaxReceiveBytes is what gRPC must let in: larger frames come in parts.
+func (s *Service) MaxReceiveBytes() int { return maxMessageBytes }
+
+// MaxSendBytes is what gRPC must let out.
+func (s *Service) MaxSendBytes() int { return int(s.limits.GetMaxFrameBytes()) + frameOverhead }
 
 func checkVersion(version uint32) error {
 	if version == ProtocolVersion {

@@ -4,26 +4,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime/debug"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/flinkndb/flinkndb/proto/flinkndb/v1"
 	"github.com/flinkndb/flinkndb/server/lineage"
 	"github.com/flinkndb/flinkndb/server/store"
 )
 
-// sendAhead is how many answers may wait for the client before its next frame is worked on. With
-// softFrameBytes it bounds the memory of a stream whose client does not read.
-const sendAhead = 4
+// sendAhead is how many answers may wait for the client before its next frame is worked on, maxUnsent how
+// large they may be together in units of softFrameBytes (a larger answer waits alone): they bound the memory
+// of a stream whose client does not read.
+const (
+	sendAhead = 4
+	maxUnsent = 2
+)
 
-// streamTable knows the newest stream of each session, so that an older one can be ended.
+// streamTable knows the newest stream of each session, so that an older one can be ended, and how many there
+// are.
 type streamTable struct {
 	mu     sync.Mutex
+	open   int
 	active map[uint64]*sessionStream
+}
+
+// add counts a stream that wants to attach; false when there are too many.
+func (t *streamTable) add(limit int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open >= limit {
+		return false
+	}
+	t.open++
+	return true
+}
+
+func (t *streamTable) done() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open--
 }
 
 func newStreamTable() *streamTable { return &streamTable{active: map[uint64]*sessionStream{}} }
@@ -47,14 +72,16 @@ func (t *streamTable) remove(id uint64, s *sessionStream) {
 	}
 }
 
-// sessionStream is one attached stream. Frames are worked through by the goroutine of the call; one
-// more sends the answers, another one follows durability.
+// sessionStream is one attached stream. Frames are worked through by the goroutine of the call; others
+// receive them, send the answers, and follow durability.
 type sessionStream struct {
 	service *Service
 	stream  grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	out     chan *pb.ServerFrame
+	inbox   *inbox
+	out     chan answer
+	unsent  *semaphore.Weighted
 	workers sync.WaitGroup
 
 	session *lineage.Session
@@ -62,8 +89,19 @@ type sessionStream struct {
 	states  []uint16 // the session's number of each state index of this stream
 }
 
+// answer is a frame for the client and the room that it takes among the unsent.
+type answer struct {
+	frame *pb.ServerFrame
+	bytes int64
+}
+
 // Session implements StateService.
 func (s *Service) Session(stream grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]) error {
+	if !s.streams.add(s.opt.MaxSessions) {
+		return streamError(stream, &wireError{pb.ErrorCode_ERROR_SERVER_FULL, codes.ResourceExhausted, fmt.Sprintf(
+			"%d sessions are attached, which is as many as this server allows (--max-sessions)", s.opt.MaxSessions)})
+	}
+	defer s.streams.done()
 	codec, err := newBatchCodec(s.limits)
 	if err != nil {
 		return err
@@ -71,27 +109,35 @@ func (s *Service) Session(stream grpc.BidiStreamingServer[pb.ClientFrame, pb.Ser
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	x := &sessionStream{
 		service: s, stream: stream, ctx: ctx, cancel: cancel, codec: codec,
-		out: make(chan *pb.ServerFrame, sendAhead),
+		inbox: newInbox(ctx, stream, s.limits, s.budget, s.opt.PartPatience),
+		out:   make(chan answer, sendAhead), unsent: semaphore.NewWeighted(maxUnsent * softFrameBytes),
 	}
 	s.opt.Metrics.Streams.Inc()
 	defer s.opt.Metrics.Streams.Dec()
+	go x.inbox.run()
 	sent := make(chan error, 1)
 	go func() { sent <- x.sendAll() }()
 	err = x.run()
+	// A client that takes no answers must not hold what the stream has.
+	last := time.AfterFunc(lastWords, func() { cancel(errClientGone) })
+	defer last.Stop()
 	if err != nil && !errors.Is(err, errClientGone) {
 		x.report(err)
 	}
 	x.workers.Wait() // they may still have answers
 	close(x.out)
-	cancel(err)
-	if sendErr := <-sent; sendErr != nil {
-		return sendErr
+	select {
+	case err := <-sent:
+		cancel(errClientGone)
+		return err
+	case <-time.After(lastWords):
+		cancel(errClientGone)
+		return status.Error(codes.Aborted, "the client does not take its answers")
 	}
-	return nil
 }
 
-// errClientGone ends a stream without a word: nobody listens.
-var errClientGone = errors.New("client is gone")
+// lastWords is how long the end of a stream waits for its client to take what is queued.
+const lastWords = 5 * time.Second
 
 // run attaches and works through the frames until the client ends the stream.
 func (x *sessionStream) run() (err error) {
@@ -113,12 +159,13 @@ func (x *sessionStream) run() (err error) {
 	x.workers.Add(1)
 	go x.acknowledge(ackCtx)
 	for {
-		frame, err := x.receive()
-		if err != nil {
-			return err
+		r := x.receive(nil)
+		if r.err != nil {
+			return r.err
 		}
 		start := time.Now()
-		kind, closing, err := x.handle(frame)
+		kind, closing, err := x.handle(r)
+		r.done()
 		x.service.opt.Metrics.Frames.WithLabelValues(kind).Observe(time.Since(start).Seconds())
 		if err != nil || closing {
 			return err
@@ -126,32 +173,47 @@ func (x *sessionStream) run() (err error) {
 	}
 }
 
-func (x *sessionStream) receive() (*pb.ClientFrame, error) {
-	if err := context.Cause(x.ctx); err != nil && x.stream.Context().Err() == nil {
-		return nil, fmt.Errorf("%w: %w", lineage.ErrSessionNotFound, err)
+// receive waits for the next frame; late, if not nil, ends the wait.
+func (x *sessionStream) receive(late <-chan time.Time) received {
+	if x.ctx.Err() != nil {
+		return received{err: x.whyEnded()}
 	}
-	frame, err := x.stream.Recv()
-	if errors.Is(err, io.EOF) || x.stream.Context().Err() != nil {
-		return nil, errClientGone
+	select {
+	case r := <-x.inbox.frames:
+		return r
+	case err := <-x.inbox.stalled:
+		return received{err: err}
+	case <-late:
+		return received{err: invalid(fmt.Sprintf("no attach frame within %s", x.service.opt.AttachTimeout))}
+	case <-x.ctx.Done():
+		return received{err: x.whyEnded()}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("receive: %w", err)
+}
+
+// whyEnded says why the context has ended: the client is gone, or the server ends the stream.
+func (x *sessionStream) whyEnded() error {
+	if x.stream.Context().Err() != nil {
+		return errClientGone
 	}
-	return frame, nil
+	return fmt.Errorf("%w: %w", lineage.ErrSessionNotFound, context.Cause(x.ctx))
 }
 
 func (x *sessionStream) attach() error {
-	frame, err := x.receive()
-	if err != nil {
-		return err
+	late := time.NewTimer(x.service.opt.AttachTimeout)
+	defer late.Stop()
+	first := x.receive(late.C)
+	if first.err != nil {
+		return first.err
 	}
-	attach := frame.GetAttach()
+	defer first.done()
+	attach := first.frame.GetAttach()
 	if attach == nil {
 		return invalid("the first frame of a stream must be attach")
 	}
 	if err := checkVersion(attach.GetProtocolVersion()); err != nil {
 		return err
 	}
+	var err error
 	x.session, err = x.service.lineage.Attach(x.ctx, attach.GetSessionId(), attach.GetSessionToken())
 	if err != nil {
 		return err
@@ -166,12 +228,12 @@ func (x *sessionStream) attach() error {
 }
 
 // handle works on one frame; closing says that it was the last.
-func (x *sessionStream) handle(frame *pb.ClientFrame) (kind string, closing bool, err error) {
-	switch f := frame.GetFrame().(type) {
+func (x *sessionStream) handle(r received) (kind string, closing bool, err error) {
+	switch f := r.frame.GetFrame().(type) {
 	case *pb.ClientFrame_RegisterState:
 		return "register", false, x.register(f.RegisterState)
 	case *pb.ClientFrame_Write:
-		return "write", false, x.write(f.Write)
+		return "write", false, x.write(f.Write, r.giveBack != nil)
 	case *pb.ClientFrame_Read:
 		return "read", false, x.answer(f.Read.GetRequestId(), x.read(f.Read))
 	case *pb.ClientFrame_Scan:
@@ -199,9 +261,15 @@ func (x *sessionStream) handle(frame *pb.ClientFrame) (kind string, closing bool
 	}
 }
 
+// maxStates is the highest index of a state.
+const maxStates = 32766
+
 func (x *sessionStream) register(r *pb.RegisterState) error {
 	if int(r.GetIndex()) != len(x.states) {
 		return invalid(fmt.Sprintf("register_state.index is %d, expected %d", r.GetIndex(), len(x.states)))
+	}
+	if len(x.states) > maxStates {
+		return invalid(fmt.Sprintf("register_state.index is %d, allowed are 0 to %d", r.GetIndex(), maxStates))
 	}
 	number, err := x.session.RegisterState(x.ctx, r.GetName(), lineage.StateKind(r.GetKind()))
 	if err != nil {
@@ -232,16 +300,21 @@ func (x *sessionStream) entries(batch *pb.Batch) ([]lineage.Entry, error) {
 	return entries, nil
 }
 
-func (x *sessionStream) write(w *pb.Write) error {
+// write applies a frame; admitted says that the budget has made room for it already.
+func (x *sessionStream) write(w *pb.Write, admitted bool) error {
 	entries, err := x.entries(w.GetBatch())
 	if err != nil {
 		return err
 	}
+	if !admitted {
+		giveBack, err := x.service.budget.take(x.ctx, costOf(entries))
+		if err != nil {
+			return errClientGone
+		}
+		defer giveBack()
+	}
 	bytes := 0
 	for i := range entries {
-		if n := len(entries[i].Value); n > int(x.service.limits.GetMaxValueBytes()) {
-			return fmt.Errorf("%w: value of %d bytes, allowed are %d (--max-value-bytes)", lineage.ErrTooLarge, n, x.service.limits.GetMaxValueBytes())
-		}
 		bytes += len(entries[i].Key) + len(entries[i].Value)
 	}
 	x.service.opt.Metrics.RowsIn.Add(float64(len(entries)))
@@ -249,27 +322,48 @@ func (x *sessionStream) write(w *pb.Write) error {
 	return x.session.Write(x.ctx, w.GetSeq(), w.GetEpoch(), entries)
 }
 
+// read answers piece by piece: how many rows a piece asks for follows from how large those before were.
 func (x *sessionStream) read(r *pb.Read) error {
 	keys, err := x.entries(r.GetKeys())
 	if err != nil {
 		return err
 	}
-	values, err := x.session.Read(x.ctx, keys)
-	if err != nil {
-		return err
+	send := func(rows []lineage.Entry, last bool) error {
+		return x.sendRows(rows, func(batch *pb.Batch, end bool) *pb.ServerFrame {
+			return &pb.ServerFrame{Frame: &pb.ServerFrame_ReadResult{ReadResult: &pb.ReadResult{
+				RequestId: r.GetRequestId(), Rows: batch, Last: last && end,
+			}}}
+		})
 	}
-	rows := make([]lineage.Entry, len(values))
-	for i, value := range values {
-		rows[i] = lineage.Entry{Group: keys[i].Group, Op: lineage.OpDelete}
-		if value != nil {
-			rows[i].Op, rows[i].Value = lineage.OpPut, value
+	pending := newPieces(len(keys))
+	var rows []lineage.Entry // read and not sent yet: less than a frame
+	for len(keys) > 0 {
+		n := pending.next()
+		values, err := x.session.Read(x.ctx, keys[:n])
+		if err != nil {
+			return err
 		}
+		for i, value := range values {
+			row := lineage.Entry{Group: keys[i].Group, Op: lineage.OpDelete}
+			if value != nil {
+				row.Op, row.Value = lineage.OpPut, value
+			}
+			pending.took(len(value))
+			rows = append(rows, row)
+		}
+		keys = keys[n:]
+		if pending.bytes < softFrameBytes && len(keys) > 0 {
+			continue
+		}
+		if err := send(rows, len(keys) == 0); err != nil {
+			return err
+		}
+		rows, pending.bytes = nil, 0
 	}
-	return x.sendRows(rows, func(batch *pb.Batch, last bool) *pb.ServerFrame {
-		return &pb.ServerFrame{Frame: &pb.ServerFrame_ReadResult{ReadResult: &pb.ReadResult{
-			RequestId: r.GetRequestId(), Rows: batch, Last: last,
-		}}}
-	})
+	if pending.asked == 0 {
+		return send(nil, true)
+	}
+	return nil
 }
 
 // sendRows sends rows in as many frames as they need, at least one.
@@ -281,8 +375,9 @@ func (x *sessionStream) sendRows(rows []lineage.Entry, frame func(batch *pb.Batc
 			return err
 		}
 		x.service.opt.Metrics.RowsOut.Add(float64(n))
+		bytes := bytesOf(rows[:n])
 		rows = rows[n:]
-		if err := x.send(frame(batch, len(rows) == 0)); err != nil || len(rows) == 0 {
+		if err := x.sendLarge(frame(batch, len(rows) == 0), bytes); err != nil || len(rows) == 0 {
 			return err
 		}
 	}
@@ -303,7 +398,7 @@ func (x *sessionStream) scan(r *pb.Scan) error {
 	rows, done, err := x.session.Scan(x.ctx, lineage.ScanRequest{
 		State: state, Range: groups, Prefix: r.GetPrefix(), Order: lineage.Order(r.GetOrder()),
 		Resume: r.GetResume(), AfterGroup: uint16(r.GetAfterGroup()), AfterKey: r.GetAfterKey(),
-		LimitRows: int(r.GetLimitRows()), LimitBytes: min(int(r.GetLimitBytes()), softFrameBytes), KeysOnly: r.GetKeysOnly(),
+		LimitRows: int(r.GetLimitRows()), LimitBytes: pageLimit(r.GetLimitBytes()), KeysOnly: r.GetKeysOnly(),
 	})
 	if err != nil {
 		return err
@@ -313,9 +408,17 @@ func (x *sessionStream) scan(r *pb.Scan) error {
 		return err
 	}
 	x.service.opt.Metrics.RowsOut.Add(float64(len(rows)))
-	return x.send(&pb.ServerFrame{Frame: &pb.ServerFrame_ScanResult{ScanResult: &pb.ScanResult{
+	return x.sendLarge(&pb.ServerFrame{Frame: &pb.ServerFrame_ScanResult{ScanResult: &pb.ScanResult{
 		RequestId: r.GetRequestId(), Rows: batch, Done: done,
-	}}})
+	}}}, bytesOf(rows))
+}
+
+// pageLimit is the size of a page of a scan; 0 = our choice.
+func pageLimit(asked uint32) int {
+	if asked == 0 {
+		return softFrameBytes
+	}
+	return int(min(asked, softFrameBytes))
 }
 
 func (x *sessionStream) count(r *pb.Count) error {
@@ -396,8 +499,11 @@ func (x *sessionStream) report(err error) {
 		event = event.Uint64("session", x.session.ID())
 	}
 	event.Err(err).Str("code", code.String()).Msg("session stream ends with an error")
-	// The client may be gone already; then there is nobody to tell.
-	_ = x.send(errorFrame(0, err))
+	select {
+	case x.out <- answer{frame: errorFrame(0, err)}:
+	case <-x.stream.Context().Done(): // there is nobody to tell
+	case <-time.After(lastWords):
+	}
 }
 
 // acknowledge tells the client about durable writes.
@@ -424,24 +530,43 @@ func (x *sessionStream) acknowledge(ctx context.Context) {
 	}
 }
 
-// send queues a frame for the client.
-func (x *sessionStream) send(frame *pb.ServerFrame) error {
+// send queues a small frame for the client.
+func (x *sessionStream) send(frame *pb.ServerFrame) error { return x.sendLarge(frame, 0) }
+
+// sendLarge queues a frame with so many bytes of rows, when those before it leave room.
+func (x *sessionStream) sendLarge(frame *pb.ServerFrame, bytes int64) error {
+	bytes = min(bytes, maxUnsent*softFrameBytes)
+	if bytes > 0 {
+		if err := x.unsent.Acquire(x.ctx, bytes); err != nil {
+			return errClientGone
+		}
+	}
 	select {
-	case x.out <- frame:
+	case x.out <- answer{frame, bytes}:
 		return nil
 	case <-x.ctx.Done():
 		return errClientGone
 	}
 }
 
+func bytesOf(rows []lineage.Entry) (n int64) {
+	for i := range rows {
+		n += int64(len(rows[i].Key) + len(rows[i].Value))
+	}
+	return n
+}
+
 // sendAll sends what is queued. After a failure it goes on taking frames, so that nobody waits.
 func (x *sessionStream) sendAll() error {
 	var failed error
-	for frame := range x.out {
+	for a := range x.out {
 		if failed == nil {
-			if failed = x.stream.Send(frame); failed != nil {
+			if failed = x.stream.Send(a.frame); failed != nil {
 				x.cancel(errClientGone)
 			}
+		}
+		if a.bytes > 0 {
+			x.unsent.Release(a.bytes)
 		}
 	}
 	return failed

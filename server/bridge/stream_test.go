@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -13,6 +12,8 @@ import (
 
 	pb "github.com/flinkndb/flinkndb/proto/flinkndb/v1"
 	"github.com/flinkndb/flinkndb/server/bridge"
+	"github.com/flinkndb/flinkndb/server/lineage"
+	"github.com/flinkndb/flinkndb/server/store/memory"
 )
 
 // TestFrames goes once through what a session can ask for.
@@ -81,7 +82,7 @@ func TestReconnect(t *testing.T) {
 // TestBadFrames sends what no client should: each is refused with the right code, and another session
 // goes on.
 func TestBadFrames(t *testing.T) {
-	client := dial(t, startServer(t, bridge.Options{MaxValueBytes: 1 << 10}))
+	client := dial(t, startServerOn(t, memory.New(), lineage.Options{MaxValueBytes: 1 << 10}, bridge.Options{}))
 	other := open(t, client, "b")
 	entries := func(e ...*pb.Entry) *pb.ClientFrame { return writeFrame(1, e...) }
 	scan := func(s *pb.Scan) *pb.ClientFrame { return &pb.ClientFrame{Frame: &pb.ClientFrame_Scan{Scan: s}} }
@@ -103,6 +104,9 @@ func TestBadFrames(t *testing.T) {
 		"broken arrow":     {&pb.ClientFrame{Frame: &pb.ClientFrame_Write{Write: &pb.Write{Seq: 1, Epoch: 1, Batch: &pb.Batch{Arrow: []byte("no arrow")}}}}, pb.ErrorCode_ERROR_INVALID_ARGUMENT},
 		"both batch kinds": {&pb.ClientFrame{Frame: &pb.ClientFrame_Write{Write: &pb.Write{Seq: 1, Epoch: 1, Batch: &pb.Batch{Arrow: []byte("x"), Entries: []*pb.Entry{put("k", "v")}}}}}, pb.ErrorCode_ERROR_INVALID_ARGUMENT},
 		"register gap":     {&pb.ClientFrame{Frame: &pb.ClientFrame_RegisterState{RegisterState: &pb.RegisterState{Index: 5, Name: "x", Kind: pb.StateKind_STATE_KIND_MAP}}}, pb.ErrorCode_ERROR_INVALID_ARGUMENT},
+		"no state name":    {register(2, "", pb.StateKind_STATE_KIND_MAP), pb.ErrorCode_ERROR_INVALID_ARGUMENT},
+		"long state name":  {register(2, strings.Repeat("n", 8<<10+1), pb.StateKind_STATE_KIND_MAP), pb.ErrorCode_ERROR_INVALID_ARGUMENT},
+		"long snapshot id": {&pb.ClientFrame{Frame: &pb.ClientFrame_TakeSnapshot{TakeSnapshot: &pb.TakeSnapshot{RequestId: 1, SnapshotId: strings.Repeat("i", 300), Epoch: 1, Kind: pb.SnapshotKind_SNAPSHOT_KIND_CHECKPOINT}}}, pb.ErrorCode_ERROR_INVALID_ARGUMENT},
 		"foreign scan":     {scan(&pb.Scan{RequestId: 1, Range: &pb.GroupRange{Last: 40}}), pb.ErrorCode_ERROR_INVALID_ARGUMENT},
 		"reversed scan":    {scan(&pb.Scan{RequestId: 1, Range: &pb.GroupRange{First: 2, Last: 1}}), pb.ErrorCode_ERROR_INVALID_ARGUMENT},
 	} {
@@ -153,7 +157,7 @@ func TestBadAttach(t *testing.T) {
 func TestBadOpen(t *testing.T) {
 	client := dial(t, startServer(t, bridge.Options{}))
 	for field, change := range map[string]func(*pb.OpenSessionRequest){
-		"protocol_version": func(r *pb.OpenSessionRequest) { r.ProtocolVersion = 2 },
+		"protocol_version": func(r *pb.OpenSessionRequest) { r.ProtocolVersion++ },
 		"range":            func(r *pb.OpenSessionRequest) { r.Range = &pb.GroupRange{First: 3, Last: 1} },
 		"bases[0].range": func(r *pb.OpenSessionRequest) {
 			r.Bases = []*pb.Base{{SnapshotId: "x", Range: &pb.GroupRange{First: 1 << 20, Last: 1 << 20}}}
@@ -194,11 +198,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 			t.Fatalf("read %q", got)
 		}
 	}
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	if memory.HeapInuse > 256<<20 {
-		t.Errorf("%d MiB of heap in use", memory.HeapInuse>>20)
-	}
+	checkHeap(t)
 	greedy.cancel()
 	<-asked
 }

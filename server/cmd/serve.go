@@ -27,11 +27,14 @@ import (
 )
 
 const (
-	// maxStreams bounds the streams of one connection; a TaskManager has one for each keyed operator
-	// of each slot.
-	maxStreams = 4096
-	// streamWindow is gRPC's flow-control window: how much one client may send ahead.
-	streamWindow = 4 << 20
+	// maxStreams bounds the streams of one connection. The shim has a connection for each session.
+	maxStreams = 64
+	// maxHeaderBytes bounds the headers of a call, which hold a token at most.
+	maxHeaderBytes = 16 << 10
+	// handshakeTimeout is how long a new connection may take until it speaks gRPC, idleTimeout how long it
+	// may be without a call.
+	handshakeTimeout = 10 * time.Second
+	idleTimeout      = 2 * time.Minute
 	// drainTimeout is how long SIGTERM waits for frames that are being worked on.
 	drainTimeout = 10 * time.Second
 )
@@ -52,12 +55,19 @@ type serveFlags struct {
 	flattenRate        int64
 	flattenDelay       time.Duration
 	maxValueBytes      int
+	maxInflightBytes   int64
+	maxSessions        int
 	cacheBytes         int64
 	logLevel           string
 	logFormat          string
 }
 
 func newServeCommand() *cobra.Command {
+	_, c := newServeFlags()
+	return c
+}
+
+func newServeFlags() (*serveFlags, *cobra.Command) {
 	f := &serveFlags{}
 	c := &cobra.Command{
 		Use:   "serve",
@@ -83,10 +93,12 @@ func newServeCommand() *cobra.Command {
 	p.Int64Var(&f.flattenRate, "flatten-rate", 4<<20, "bytes a second at which forks are made independent of what they were forked from, all together; 0 = never")
 	p.DurationVar(&f.flattenDelay, "flatten-delay", 10*time.Minute, "how old a fork must be for that; until then it adds only what it changes")
 	p.IntVar(&f.maxValueBytes, "max-value-bytes", 64<<20, "largest value of one row")
+	p.Int64Var(&f.maxInflightBytes, "max-inflight-bytes", bridge.DefaultMaxInflightBytes, "memory of the large frames that are worked on, of all sessions together; above it they wait in turn")
+	p.IntVar(&f.maxSessions, "max-sessions", bridge.DefaultMaxSessions, "how many sessions may be attached at once")
 	p.Int64Var(&f.cacheBytes, "cache-bytes", 256<<20, "block cache of the embedded store")
 	p.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn or error")
 	p.StringVar(&f.logFormat, "log-format", "console", "console or json")
-	return c
+	return f, c
 }
 
 func (f *serveFlags) run(ctx context.Context, stderr io.Writer) error {
@@ -94,11 +106,8 @@ func (f *serveFlags) run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if f.flattenRate < 0 {
-		return usageErrorf("--flatten-rate: found %d, allowed are 0 (never) and above", f.flattenRate)
-	}
-	if f.flattenDelay < 0 {
-		return usageErrorf("--flatten-delay: found %s, allowed are 0s and above", f.flattenDelay)
+	if err := f.validate(); err != nil {
+		return err
 	}
 	endpoints, err := f.endpoints()
 	if err != nil {
@@ -110,6 +119,7 @@ func (f *serveFlags) run(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	f.boundMemory(log, registry)
 	log.Info().Str("store", st.Name()).Str("version", Version()).Msg("store opened")
 	err = f.serve(ctx, log, st, registry, endpoints)
 	return errors.Join(err, st.Close())
@@ -119,6 +129,7 @@ func (f *serveFlags) serve(ctx context.Context, log zerolog.Logger, st store.Sto
 	l, err := lineage.New(ctx, st, lineage.Options{
 		Log: log, Lease: f.lease, AbandonedRetention: f.abandonedRetention, SweepInterval: f.sweepInterval,
 		FlattenRate: f.flattenRate, FlattenDelay: f.flattenDelay,
+		MaxValueBytes: f.maxValueBytes,
 	})
 	if err != nil {
 		return err
@@ -129,13 +140,17 @@ func (f *serveFlags) serve(ctx context.Context, log zerolog.Logger, st store.Sto
 		return err
 	}
 	service := bridge.New(l, bridge.Options{
-		ServerID: id, Version: Version(), MaxValueBytes: f.maxValueBytes, Log: log, Metrics: bridge.NewMetrics(registry),
+		ServerID: id, Version: Version(), MaxSessions: f.maxSessions, MaxInflightBytes: f.maxInflightBytes, Log: log, Metrics: bridge.NewMetrics(registry),
 	})
 	servers, err := f.grpcServers(service, endpoints)
 	if err != nil {
 		return err
 	}
-	running := &listeners{log: log}
+	limit, err := connectionLimit(f.maxSessions)
+	if err != nil {
+		return err
+	}
+	running := &listeners{log: log, connections: newConnections(limit, log, registry)}
 	sweepCtx, stopSweeper := context.WithCancel(ctx)
 	swept := make(chan struct{})
 	go func() {
@@ -171,11 +186,39 @@ func (f *serveFlags) logger(w io.Writer) (zerolog.Logger, error) {
 	return zerolog.New(w).Level(level).With().Timestamp().Logger(), nil
 }
 
+// validate checks the numbers.
+func (f *serveFlags) validate() error {
+	for _, n := range []struct {
+		flag             string
+		found, min, most int64
+	}{
+		{"max-value-bytes", int64(f.maxValueBytes), 1 << 10, 1 << 30},
+		{"max-inflight-bytes", f.maxInflightBytes, 64 << 20, 1 << 40},
+		{"max-sessions", int64(f.maxSessions), 1, 1 << 20},
+		{"cache-bytes", f.cacheBytes, 1 << 20, 1 << 40},
+		{"session-lease", int64(f.lease), int64(time.Second), int64(24 * time.Hour)},
+		{"abandoned-retention", int64(f.abandonedRetention), int64(time.Second), int64(10 * 365 * 24 * time.Hour)},
+		{"flatten-rate", f.flattenRate, 0, 1 << 40},
+		{"flatten-delay", int64(f.flattenDelay), 0, int64(365 * 24 * time.Hour)},
+		{"sweep-interval", int64(f.sweepInterval), int64(10 * time.Millisecond), int64(24 * time.Hour)},
+	} {
+		if n.found >= n.min && n.found <= n.most {
+			continue
+		}
+		if strings.HasSuffix(n.flag, "-bytes") || strings.HasSuffix(n.flag, "-rate") || strings.HasPrefix(n.flag, "max-") {
+			return usageErrorf("--%s: found %d, allowed are %d to %d", n.flag, n.found, n.min, n.most)
+		}
+		return usageErrorf("--%s: found %s, allowed are %s to %s", n.flag, time.Duration(n.found), time.Duration(n.min), time.Duration(n.most))
+	}
+	// A single value must fit, with what working on it takes.
+	if least := 4 * int64(f.maxValueBytes); f.maxInflightBytes < least {
+		return usageErrorf("--max-inflight-bytes: found %d, at least %d are needed, four times --max-value-bytes", f.maxInflightBytes, least)
+	}
+	return nil
+}
+
 // endpoints parses --listen and refuses what would expose state to the network.
 func (f *serveFlags) endpoints() ([]endpoint, error) {
-	if f.maxValueBytes < 1<<10 || f.maxValueBytes > 1<<30 {
-		return nil, usageErrorf("--max-value-bytes: found %d, allowed are 1024 to %d", f.maxValueBytes, 1<<30)
-	}
 	var endpoints []endpoint
 	for _, value := range f.listen {
 		e, err := parseEndpoint(value)
@@ -202,20 +245,23 @@ type endpointServer struct {
 
 func (f *serveFlags) grpcServers(service *bridge.Service, endpoints []endpoint) ([]endpointServer, error) {
 	common := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(service.MaxMessageBytes()),
-		grpc.MaxSendMsgSize(service.MaxMessageBytes()),
+		grpc.MaxRecvMsgSize(service.MaxReceiveBytes()),
+		grpc.MaxSendMsgSize(service.MaxSendBytes()),
+		grpc.ChainUnaryInterceptor(service.Recover),
 		grpc.MaxConcurrentStreams(maxStreams),
-		grpc.InitialWindowSize(streamWindow),
-		grpc.InitialConnWindowSize(2 * streamWindow),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.InitialWindowSize(bridge.WindowBytes),
+		grpc.InitialConnWindowSize(bridge.WindowBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: idleTimeout}),
 	}
 	if f.tokenFile != "" {
 		auth, err := readToken(f.tokenFile)
 		if err != nil {
 			return nil, err
 		}
-		common = append(common, grpc.UnaryInterceptor(auth.Unary), grpc.StreamInterceptor(auth.Stream))
+		common = append(common, grpc.ChainUnaryInterceptor(auth.Unary), grpc.StreamInterceptor(auth.Stream))
 	}
 	tlsConfig, err := serverTLS(f.tlsCert, f.tlsKey, f.tlsClientCA)
 	if err != nil {
@@ -260,9 +306,10 @@ func newServerID() (string, error) {
 
 // listeners runs the gRPC servers.
 type listeners struct {
-	log     zerolog.Logger
-	servers []endpointServer
-	failed  chan error
+	log         zerolog.Logger
+	connections *connections
+	servers     []endpointServer
+	failed      chan error
 }
 
 func (l *listeners) start(ctx context.Context, servers []endpointServer, h *health) error {
@@ -278,7 +325,7 @@ func (l *listeners) start(ctx context.Context, servers []endpointServer, h *heal
 			if err := s.server.Serve(listener); err != nil {
 				l.failed <- fmt.Errorf("serve %s: %w", s.endpoint, err)
 			}
-		}(s, listener)
+		}(s, l.connections.bound(listener))
 	}
 	return h.start(ctx, l.log)
 }

@@ -3,6 +3,7 @@ package cmd
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -12,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/flinkndb/flinkndb/tests/certs"
+	"github.com/flinkndb/flinkndb/tests/stateclient"
 )
 
 // run executes a command line and returns what it printed.
@@ -89,8 +93,13 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"--log-level", "loud"}, []string{"--log-level", "loud", "debug"}},
 		{[]string{"--log-format", "xml"}, []string{"--log-format", "xml", "json"}},
 		{[]string{"--max-value-bytes", "1"}, []string{"--max-value-bytes", "1024"}},
-		{[]string{"--flatten-rate", "-1"}, []string{"--flatten-rate", "-1", "never"}},
-		{[]string{"--flatten-delay", "-1s"}, []string{"--flatten-delay", "-1s", "above"}},
+		{[]string{"--flatten-rate", "-1"}, []string{"--flatten-rate", "-1", "allowed are 0 to"}},
+		{[]string{"--flatten-delay", "-1s"}, []string{"--flatten-delay", "-1s", "allowed are 0s to"}},
+		{[]string{"--max-inflight-bytes", "1"}, []string{"--max-inflight-bytes", "found 1,", "67108864"}},
+		{[]string{"--max-inflight-bytes", "134217728"}, []string{"--max-inflight-bytes", "268435456", "--max-value-bytes"}},
+		{[]string{"--max-sessions", "0"}, []string{"--max-sessions", "found 0,"}},
+		{[]string{"--max-sessions", "1000000"}, []string{"--max-sessions", "open files", "ulimit"}},
+		{[]string{"--sweep-interval", "-1s"}, []string{"--sweep-interval", "-1s", "10ms"}},
 		{[]string{"--store", "oracle:"}, []string{"--store", "oracle", "pebble:"}},
 		{[]string{"--session-lease", "soon"}, []string{"session-lease", "soon"}},
 		{[]string{"--no-such-flag"}, []string{"no-such-flag"}},
@@ -183,18 +192,97 @@ func TestMutualTLS(t *testing.T) {
 	serve(t, "--http", "", "--listen", "tcp://"+address, "--tls-cert", at("server.pem"), "--tls-key", at("server.key"), "--tls-client-ca", at("ca.pem"))
 	good := []string{"--address", address, "--tls-ca", at("ca.pem"), "--tls-cert", at("client.pem"), "--tls-key", at("client.key")}
 	awaitStatus(t, good...)
-	for name, args := range map[string][]string{
-		"plain text":          {"--address", address},
-		"no certificate":      {"--address", address, "--tls-ca", at("ca.pem")},
-		"foreign certificate": {"--address", address, "--tls-ca", at("ca.pem"), "--tls-cert", at("stranger.pem"), "--tls-key", at("stranger.key")},
-		"expired certificate": {"--address", address, "--tls-ca", at("ca.pem"), "--tls-cert", at("expired.pem"), "--tls-key", at("expired.key")},
-		"foreign authority":   {"--address", address, "--tls-ca", at("foreign.pem"), "--tls-cert", at("client.pem"), "--tls-key", at("client.key")},
+	witness := openSession(t, &clientFlags{address: address, tlsCA: at("ca.pem"), tlsCert: at("client.pem"), tlsKey: at("client.key")})
+	for name, c := range map[string]struct {
+		ca, cert string
+		why      string
+	}{
+		"plain text":          {"", "", ""},
+		"no certificate":      {"ca", "", "certificate required"},
+		"foreign certificate": {"ca", "stranger", "unknown certificate authority"},
+		"expired certificate": {"ca", "expired", "expired certificate"},
+		"foreign authority":   {"foreign", "client", "unknown authority"},
 	} {
-		if out, err := run(t.Context(), append([]string{"status", "--timeout", "2s"}, args...)...); err == nil {
+		args := []string{"status", "--timeout", "2s", "--address", address}
+		f := &clientFlags{}
+		if c.ca != "" {
+			f.tlsCA = at(c.ca + ".pem")
+			args = append(args, "--tls-ca", f.tlsCA)
+		}
+		if c.cert != "" {
+			f.tlsCert, f.tlsKey = at(c.cert+".pem"), at(c.cert+".key")
+			args = append(args, "--tls-cert", f.tlsCert, "--tls-key", f.tlsKey)
+		}
+		if out, err := run(t.Context(), args...); err == nil {
 			t.Errorf("%s was let in: %s", name, out)
 		}
+		if c.ca != "" {
+			if err := shakeHands(t, address, f); err == nil || !strings.Contains(err.Error(), c.why) {
+				t.Errorf("%s: %v does not say %q", name, err, c.why)
+			}
+		}
+		goesOn(t, witness, name)
 	}
-	awaitStatus(t, good...)
+}
+
+// shakeHands returns why the server does not go on after the handshake. It writes nothing: a client that does
+// may be cut off before it has read the reason.
+func shakeHands(t *testing.T, address string, f *clientFlags) error {
+	t.Helper()
+	config, err := clientTLS(f.tlsCA, f.tlsCert, f.tlsKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.NextProtos = []string{"h2"}
+	// A client of Go would not show what the server does not ask for.
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if len(config.Certificates) == 0 {
+			return &tls.Certificate{}, nil
+		}
+		return &config.Certificates[0], nil
+	}
+	conn, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = conn.Read(make([]byte, 1)); err == nil {
+		return nil
+	}
+	return err
+}
+
+// openSession attaches a session over a connection with an administrator's flags.
+func openSession(t *testing.T, f *clientFlags) *stateclient.Session {
+	t.Helper()
+	options, err := f.dialOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(dialTarget(f.address), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	s, err := stateclient.Open(t.Context(), conn, strings.Repeat("a", 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// goesOn demands that a session writes and reads.
+func goesOn(t *testing.T, s *stateclient.Session, value string) {
+	t.Helper()
+	if _, err := s.Write(stateclient.Put("k", []byte(value))); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Read("k"); err != nil || string(got) != value {
+		t.Fatalf("after %s another session reads %q: %v", value, got, err)
+	}
 }
 
 // TestTokenFile lets in clients with the token, and no others.
@@ -208,6 +296,7 @@ func TestTokenFile(t *testing.T) {
 	socket := "unix://" + filepath.Join(dir, "s")
 	serve(t, "--http", "", "--listen", socket, "--token-file", filepath.Join(dir, "right"))
 	awaitStatus(t, "--address", socket, "--token-file", filepath.Join(dir, "right"))
+	witness := openSession(t, &clientFlags{address: socket, tokenFile: filepath.Join(dir, "right")})
 	for _, args := range [][]string{{}, {"--token-file", filepath.Join(dir, "wrong")}} {
 		out, err := run(t.Context(), append([]string{"status", "--address", socket}, args...)...)
 		if err == nil || !strings.Contains(err.Error(), "token") {
@@ -216,5 +305,6 @@ func TestTokenFile(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "0123456789abcdef") {
 			t.Errorf("the token is in the message: %v", err)
 		}
+		goesOn(t, witness, strings.Join(args, " "))
 	}
 }

@@ -29,7 +29,11 @@ func (l *Lineage) Totals() Totals {
 func (l *Lineage) StoreName() string { return l.store.Name() }
 
 // Limits are the sizes that the store takes.
-func (l *Lineage) Limits() store.Limits { return l.store.Limits() }
+func (l *Lineage) Limits() store.Limits {
+	limits := l.store.Limits()
+	limits.MaxValueBytes = min(limits.MaxValueBytes, l.opt.MaxValueBytes)
+	return limits
+}
 
 // StoreBytes says what the store takes; 0 = not known.
 func (l *Lineage) StoreBytes(ctx context.Context) (uint64, error) { return l.store.Bytes(ctx) }

@@ -7,6 +7,7 @@ package lineage
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -25,6 +26,21 @@ var (
 	// ErrTooLarge says that a key or value is above the limits.
 	ErrTooLarge = errors.New("too large")
 )
+
+// What names may have in bytes: those of states, which a job chooses and records hold, and ids of sessions and
+// snapshots, which the shim makes and records are named by.
+const (
+	maxStateName = 8 << 10
+	maxID        = 256
+)
+
+// checkName refuses names that no client of ours makes.
+func checkName(field, name string, most int) error {
+	if name == "" || len(name) > most {
+		return fmt.Errorf("%w: %s has %d bytes, allowed are 1 to %d", ErrInvalid, field, len(name), most)
+	}
+	return nil
+}
 
 // StateKind is what the rows of a state are. Numbers are those of the wire.
 type StateKind uint8
@@ -96,6 +112,8 @@ type Options struct {
 	FlattenRate int64
 	// FlattenDelay is how old a fork must be before it is flattened: those that live shorter never copy anything.
 	FlattenDelay time.Duration
+	// MaxValueBytes is the largest value of a row, as its reader gets it. The default value is 64 MiB.
+	MaxValueBytes int
 }
 
 func (o Options) withDefaults() Options {
@@ -120,6 +138,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxFilterBytes == 0 {
 		o.MaxFilterBytes = 128 << 20
+	}
+	if o.MaxValueBytes == 0 {
+		o.MaxValueBytes = 64 << 20
 	}
 	return o
 }

@@ -89,9 +89,10 @@ func (l *Lineage) Open(ctx context.Context, r OpenRequest) (OpenResult, error) {
 }
 
 func (r *OpenRequest) validate() error {
+	if err := checkName("session_token", r.Token, maxID); err != nil {
+		return err
+	}
 	switch {
-	case r.Token == "":
-		return fmt.Errorf("%w: session_token is empty", ErrInvalid)
 	case r.GroupCount == 0 || r.GroupCount > maxGroups:
 		return fmt.Errorf("%w: key_group_count is %d, allowed are 1 to %d", ErrInvalid, r.GroupCount, maxGroups)
 	case r.Range.First > r.Range.Last || uint32(r.Range.Last) >= r.GroupCount:

@@ -178,10 +178,48 @@ func readRecord(read metaReader, key string, record any) (bool, error) {
 	if raw == nil {
 		return false, nil
 	}
+	return true, decodeRecord(key, raw, record)
+}
+
+// decodeRecord reads a record's bytes, and verifies what the code relies on.
+func decodeRecord(key string, raw []byte, record any) error {
 	if err := json.Unmarshal(raw, record); err != nil {
-		return false, fmt.Errorf("record %s: %w", key, err)
+		return fmt.Errorf("record %s: %w", key, err)
 	}
-	return true, nil
+	var err error
+	switch r := record.(type) {
+	case *sessionRecord:
+		err = checkParts(r.Range, r.Parts)
+	case *snapshotRecord:
+		err = checkParts(r.Range, r.Parts)
+	}
+	if err != nil {
+		return fmt.Errorf("record %s: %w", key, err)
+	}
+	return nil
+}
+
+// checkParts verifies that parts divide a range, in order, and that each has a layer.
+func checkParts(groups Range, parts []part) error {
+	next := uint32(groups.First)
+	for i, p := range parts {
+		if uint32(p.First) != next || p.Last < p.First || p.Last > groups.Last {
+			return fmt.Errorf("part %d has key groups %d to %d, the record %d to %d", i, p.First, p.Last, groups.First, groups.Last)
+		}
+		if len(p.Layers) == 0 {
+			return fmt.Errorf("part %d has no layers", i)
+		}
+		for _, l := range p.Layers {
+			if l.Space == 0 {
+				return fmt.Errorf("part %d has a layer without row space", i)
+			}
+		}
+		next = uint32(p.Last) + 1
+	}
+	if next != uint32(groups.Last)+1 {
+		return fmt.Errorf("parts end before key group %d of %d to %d", next, groups.First, groups.Last)
+	}
+	return nil
 }
 
 func writeRecord(tx store.Tx, key string, record any) error {
@@ -204,8 +242,8 @@ func scanRecords[T any](ctx context.Context, st store.Store, prefix string) ([]*
 	records := make([]*T, 0, len(metas))
 	for _, m := range metas {
 		record := new(T)
-		if err := json.Unmarshal(m.Value, record); err != nil {
-			return nil, fmt.Errorf("record %s: %w", m.Key, err)
+		if err := decodeRecord(m.Key, m.Value, record); err != nil {
+			return nil, err
 		}
 		records = append(records, record)
 	}

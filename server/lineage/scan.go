@@ -14,7 +14,8 @@ const (
 	pageBytes = 4 << 20
 	// mergePageRows is the page of each key group when all are merged by key: together they should
 	// not read much more than was asked for.
-	mergePageRows = 16
+	mergePageRows  = 16
+	mergePageBytes = 64 << 10
 )
 
 // rowReader is what a scan reads from: the store, or a transaction.
@@ -126,7 +127,7 @@ func (s *groupScan) next() (visibleRow, bool, error) {
 			if !r.decided {
 				versions, err := decodeRow(c.page[0].Value, s.buf[:0])
 				if err != nil {
-					return visibleRow{}, false, fmt.Errorf("row of space %d, group %d, state %d: %w", c.query.Space, s.group, c.query.State, err)
+					return visibleRow{}, false, fmt.Errorf("%s: %w", nameOf(c.page[0].RowKey), err)
 				}
 				s.buf = versions
 				r.add(versions, c.history)
@@ -181,7 +182,16 @@ func (s *Session) Scan(ctx context.Context, r ScanRequest) (rows []Entry, done b
 	} else {
 		done, err = s.scanByGroup(reader, page)
 	}
-	return page.rows, done, err
+	if err != nil {
+		return nil, false, err
+	}
+	limit := s.l.Limits().MaxValueBytes
+	for i := range page.rows {
+		if size := len(page.rows[i].Value); size > limit {
+			return nil, false, tooLargeToRead(size, s.states[r.State].name, limit)
+		}
+	}
+	return page.rows, done, nil
 }
 
 // scanPage collects rows until a limit is reached.
@@ -287,6 +297,9 @@ func (s *Session) resumedGroup(reader rowReader, r ScanRequest, group uint16) (*
 		after = orEmpty(r.AfterKey)
 	}
 	scan := layeredScan(reader, s.parts[p].Layers, state.numbers[p], group, r.Prefix, after, mergePageRows)
+	for _, c := range scan.layers {
+		c.query.MaxBytes = mergePageBytes
+	}
 	scan.keysOnly = r.KeysOnly
 	if !r.Resume || group <= r.AfterGroup {
 		return scan, nil

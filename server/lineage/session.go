@@ -30,6 +30,9 @@ type attached struct {
 	streams    int
 }
 
+// maxSchemaBytes bounds what Flink says of the states of one operator.
+const maxSchemaBytes = 16 << 20
+
 // sessionState is a state as the session numbers it.
 type sessionState struct {
 	name string
@@ -179,6 +182,9 @@ func (s *Session) RegisterState(ctx context.Context, name string, kind StateKind
 	if kind < KindValue || kind > KindTimer {
 		return 0, fmt.Errorf("%w: kind of state %q is %d, allowed are 1 to 4", ErrInvalid, name, kind)
 	}
+	if err := checkName("register_state.name", name, maxStateName); err != nil {
+		return 0, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, known := range s.states {
@@ -280,10 +286,20 @@ func (s *Session) Read(ctx context.Context, keys []Entry) ([][]byte, error) {
 		}
 		open = next
 	}
+	limit := s.l.Limits().MaxValueBytes
 	for i := range found {
+		if size := found[i].size(); size > limit {
+			return nil, tooLargeToRead(size, s.states[keys[i].State].name, limit)
+		}
 		values[i] = found[i].value()
 	}
 	return values, nil
+}
+
+// tooLargeToRead is the answer for a value that came to be under a larger limit, or as a list that grew on
+// both sides of a fork.
+func tooLargeToRead(size int, state string, limit int) error {
+	return fmt.Errorf("%w: value of %d bytes in state %q, allowed are %d: start the server with a larger --max-value-bytes", ErrTooLarge, size, state, limit)
 }
 
 // readLayer looks the open entries up in one layer and returns those that need a deeper one.
@@ -324,7 +340,7 @@ func (s *Session) readLayer(ctx context.Context, keys []Entry, found []resolutio
 		if raw != nil {
 			versions, err := decodeRow(raw, buf[:0])
 			if err != nil {
-				return nil, fmt.Errorf("row of state %d in group %d: %w", keys[i].State, keys[i].Group, err)
+				return nil, fmt.Errorf("%s: %w", nameOf(rows[j]), err)
 			}
 			if found[i].add(versions, histories[j]) {
 				continue
@@ -338,8 +354,11 @@ func (s *Session) readLayer(ctx context.Context, keys []Entry, found []resolutio
 // Snapshot records a snapshot as of the end of an epoch. It counts once the commit is durable, for
 // which the session need not be held up. Repeats with the same id do nothing.
 func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResult, store.Commit, error) {
-	if r.ID == "" {
-		return SnapshotResult{}, nil, fmt.Errorf("%w: snapshot_id is empty", ErrInvalid)
+	if err := checkName("snapshot_id", r.ID, maxID); err != nil {
+		return SnapshotResult{}, nil, err
+	}
+	if len(r.Schema) > maxSchemaBytes {
+		return SnapshotResult{}, nil, fmt.Errorf("%w: schema of %d bytes, allowed are %d", ErrInvalid, len(r.Schema), maxSchemaBytes)
 	}
 	if r.Kind < SnapshotCheckpoint || r.Kind > SnapshotExport {
 		return SnapshotResult{}, nil, fmt.Errorf("%w: kind of snapshot is %d, allowed are 1 to 3", ErrInvalid, r.Kind)

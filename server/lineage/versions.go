@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/flinkndb/flinkndb/server/store"
 )
 
 // versionKind says what a version does to the row.
@@ -23,6 +25,12 @@ const listDelimiter = ','
 
 // errCorruptRow says that the bytes of a row are not what encodeRow makes.
 var errCorruptRow = errors.New("corrupt row")
+
+// nameOf names a row in errors. Keys may be long: their beginning says enough.
+func nameOf(k store.RowKey) string {
+	const shown = 64
+	return fmt.Sprintf("row of space %d, group %d, state %d, key %x", k.Space, k.Group, k.State, k.Key[:min(len(k.Key), shown)])
+}
 
 // version is a row's value as of a stamp. value aliases the bytes that it was decoded from.
 type version struct {
@@ -187,6 +195,21 @@ func (r *resolution) add(versions []version, h History) bool {
 	return false
 }
 
+// size is the length of what the reader gets.
+func (r *resolution) size() int {
+	size := len(r.base)
+	for _, a := range r.appends {
+		size += len(a)
+	}
+	if n := len(r.appends); n > 0 {
+		size += n - 1
+		if r.base != nil {
+			size++
+		}
+	}
+	return size
+}
+
 // value is what the reader gets; nil when there is none.
 func (r *resolution) value() []byte {
 	if !r.found {
@@ -198,11 +221,7 @@ func (r *resolution) value() []byte {
 		}
 		return r.base
 	}
-	size := len(r.base) + 1
-	for _, a := range r.appends {
-		size += len(a) + 1
-	}
-	joined := make([]byte, 0, size)
+	joined := make([]byte, 0, r.size())
 	hasBase := r.decided && r.base != nil
 	if hasBase {
 		joined = append(joined, r.base...)

@@ -35,7 +35,7 @@ func (s *Session) Write(ctx context.Context, seq, epoch uint64, entries []Entry)
 }
 
 func (s *Session) checkEntries(entries []Entry) error {
-	limits := s.l.store.Limits()
+	limits := s.l.Limits()
 	for i := range entries {
 		e := &entries[i]
 		state, err := s.state(e.State)
@@ -51,9 +51,9 @@ func (s *Session) checkEntries(entries []Entry) error {
 		case e.Op == OpAppend && state.kind != KindList:
 			return fmt.Errorf("%w: entry %d: append to state %q, which is no list", ErrInvalid, i, state.name)
 		case len(e.Key) > limits.MaxKeyBytes:
-			return fmt.Errorf("%w: key of %d bytes in state %q, the store takes %d", ErrTooLarge, len(e.Key), state.name, limits.MaxKeyBytes)
+			return fmt.Errorf("%w: key of %d bytes in state %q, allowed are %d", ErrTooLarge, len(e.Key), state.name, limits.MaxKeyBytes)
 		case len(e.Value) > limits.MaxValueBytes:
-			return fmt.Errorf("%w: value of %d bytes in state %q, the store takes %d", ErrTooLarge, len(e.Value), state.name, limits.MaxValueBytes)
+			return fmt.Errorf("%w: value of %d bytes in state %q, allowed are %d (--max-value-bytes)", ErrTooLarge, len(e.Value), state.name, limits.MaxValueBytes)
 		}
 	}
 	return nil
@@ -151,6 +151,9 @@ func (w *writing) applyPlain(entries []Entry) error {
 		for _, c := range w.rows[i].changes {
 			w.change(&w.rows[i], &entries[c.entry])
 		}
+		if err := w.checkList(&w.rows[i], entries); err != nil {
+			return err
+		}
 	}
 	return w.store()
 }
@@ -217,7 +220,7 @@ func (w *writing) load() error {
 		row := asked[i]
 		row.existed = true
 		if row.versions, err = decodeRow(raw, row.versions); err != nil {
-			return fmt.Errorf("row of space %d, group %d, state %d: %w", row.key.Space, row.key.Group, row.key.State, err)
+			return fmt.Errorf("%s: %w", nameOf(row.key), err)
 		}
 	}
 	return nil
@@ -250,6 +253,24 @@ func (w *writing) change(row *pendingRow, e *Entry) {
 		row.versions = appendTo(row.versions, w.at, e.Value)
 	}
 	w.deltaBytes += uint64(len(e.Key) + len(e.Value))
+}
+
+// checkList refuses appends that make a list larger than a value may be: it could not be read any more.
+func (w *writing) checkList(row *pendingRow, entries []Entry) error {
+	if row.versions[0].kind == kindTombstone {
+		return nil
+	}
+	var r resolution
+	r.add(row.versions, w.s.parts[row.part].Layers[0].History)
+	limit := w.s.l.Limits().MaxValueBytes
+	if size := r.size(); size > limit {
+		state, err := w.s.state(entries[row.changes[0].entry].State)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: list of %d bytes in state %q, allowed are %d (--max-value-bytes)", ErrTooLarge, size, state.name, limit)
+	}
+	return nil
 }
 
 // store trims the changed rows and writes them.

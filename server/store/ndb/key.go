@@ -22,6 +22,15 @@ func rowKey(key store.RowKey) sqlKey {
 	return sqlKey{key.Space, key.Group, key.State, storedKey(key.Key)}
 }
 
+// String names a row in errors. Keys may be long: their beginning says enough.
+func (k sqlKey) String() string {
+	const shown = 64
+	if k.space == 0 {
+		return fmt.Sprintf("meta record %.64q", k.k)
+	}
+	return fmt.Sprintf("row of space %d, group %d, state %d, key %x", k.space, k.group, k.state, k.k[:min(len(k.k), shown)])
+}
+
 func metaKey(name string) sqlKey { return sqlKey{k: name} }
 
 // storedKey is what column k holds for a key: the key itself up to inlineKey bytes, else its first
@@ -65,6 +74,14 @@ func decodeAppendix(b []byte) (appendix, error) {
 		return appendix{}, fmt.Errorf("column more says that %d bytes of key are in a payload of %d bytes", a.keyBytes, a.total)
 	}
 	return a, nil
+}
+
+// fits says whether the appendix can be that of a row: a key is in the payload exactly if it is hashed.
+func (a appendix) fits(key sqlKey) error {
+	if hashed := key.space != 0 && isHashed([]byte(key.k)); hashed != (a.keyBytes > 0) {
+		return fmt.Errorf("column more says that the key has %d bytes of the payload, but column k holds %d bytes", a.keyBytes, len(key.k))
+	}
+	return nil
 }
 
 // valueBytes is the size of the row's value.

@@ -191,25 +191,24 @@ func (c *session) scanMetaPart(low string, inclusive bool, prefix string) (some 
 	err = c.query(st.String(), func(columns []driver.Value) error {
 		name, err := asBytes(columns[0])
 		if err != nil {
-			return err
-		}
-		more, err := asBytes(columns[1])
-		if err != nil {
-			return err
-		}
-		v, err := asBytes(columns[2])
-		if err != nil {
-			return err
+			return fmt.Errorf("name of a meta record: %w", err)
 		}
 		record := store.Meta{Key: string(name)}
-		if more == nil {
+		if record.Key < low || record.Key == low && !inclusive {
+			return fmt.Errorf("%s: the server returned it out of order", metaKey(record.Key))
+		}
+		low, inclusive = record.Key, false
+		a, v, err := readValue(columns[1:])
+		if err == nil && a != nil {
+			err = a.fits(metaKey(record.Key))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", metaKey(record.Key), err)
+		}
+		if a == nil {
 			record.Value = clone(v)
 		} else {
-			a, err := decodeAppendix(more)
-			if err != nil {
-				return fmt.Errorf("meta record %q: %w", name, err)
-			}
-			long = append(long, longRow{index: len(some), appendix: a, head: clone(v)})
+			long = append(long, longRow{index: len(some), appendix: *a, head: clone(v)})
 		}
 		some = append(some, record)
 		return nil

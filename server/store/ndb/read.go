@@ -84,14 +84,11 @@ func (c *session) getSome(l *lookup, start, end int) (long []longRow, repeated m
 	found := 0
 	err = c.query(st.String(), func(columns []driver.Value) error {
 		found++
-		i, row, err := l.take(index, columns)
+		row, err := l.take(index, columns)
 		if err == nil && row != nil {
 			long = append(long, *row)
 		}
-		if err != nil {
-			return fmt.Errorf("row %d of the answer: %w", i, err)
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, nil, err
@@ -101,35 +98,44 @@ func (c *session) getSome(l *lookup, start, end int) (long []longRow, repeated m
 }
 
 // take files one row of an answer. It returns the row if it has an appendix.
-func (l *lookup) take(index map[sqlKey]int, columns []driver.Value) (int, *longRow, error) {
+func (l *lookup) take(index map[sqlKey]int, columns []driver.Value) (*longRow, error) {
 	key, rest, err := l.table.readKey(columns)
 	if err != nil {
-		return 0, nil, err
+		return nil, fmt.Errorf("key of a row of table %s: %w", l.table.name, err)
 	}
 	i, ok := index[key]
 	if !ok {
-		return 0, nil, fmt.Errorf("the server returned a row that was not asked for")
+		return nil, fmt.Errorf("%s: the server returned it although it was not asked for", key)
 	}
-	more, err := asBytes(rest[0])
+	a, v, err := readValue(rest)
 	if err != nil {
-		return i, nil, err
+		return nil, fmt.Errorf("%s: %w", key, err)
 	}
-	v, err := asBytes(rest[1])
-	if err != nil {
-		return i, nil, err
-	}
-	if more == nil {
+	if a == nil {
 		l.values[i] = clone(v)
-		return i, nil, nil
+		return nil, nil
 	}
-	a, err := decodeAppendix(more)
-	if err != nil {
-		return i, nil, err
+	if err := a.fits(key); err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	if l.onLong != nil {
-		l.onLong(i, a)
+		l.onLong(i, *a)
 	}
-	return i, &longRow{index: i, appendix: a, head: clone(v)}, nil
+	return &longRow{index: i, appendix: *a, head: clone(v)}, nil
+}
+
+// readValue reads the columns more and v; without an appendix it returns nil for it.
+func readValue(columns []driver.Value) (*appendix, []byte, error) {
+	more, err1 := asBytes(columns[0])
+	v, err2 := asBytes(columns[1])
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, nil, err
+	}
+	if more == nil {
+		return nil, v, nil
+	}
+	a, err := decodeAppendix(more)
+	return &a, v, err
 }
 
 // readKey reads the columns that keyColumns names and returns the remaining ones.
@@ -139,10 +145,10 @@ func (t *table) readKey(columns []driver.Value) (sqlKey, []driver.Value, error) 
 		return sqlKey{k: string(name)}, columns[1:], err
 	}
 	space, err1 := asUint(columns[0])
-	group, err2 := asUint(columns[1])
-	state, err3 := asUint(columns[2])
+	group, err2 := asUint16(columns[1])
+	state, err3 := asUint16(columns[2])
 	k, err4 := asBytes(columns[3])
-	return sqlKey{space, uint16(group), uint16(state), string(k)}, columns[4:], errors.Join(err1, err2, err3, err4)
+	return sqlKey{space, group, state, string(k)}, columns[4:], errors.Join(err1, err2, err3, err4)
 }
 
 // getLong completes rows that have an appendix.
@@ -158,7 +164,7 @@ func (c *session) getLong(l *lookup, long []longRow) error {
 		payload := payloads[n]
 		keyBytes := int(row.appendix.keyBytes)
 		if keyBytes > 0 && !bytes.Equal(payload[:keyBytes], l.full(row.index)) {
-			return fmt.Errorf("two keys of %d bytes have the same SHA-256: they begin with %x and %x", keyBytes, payload[:32], l.full(row.index)[:32])
+			return fmt.Errorf("%s: it holds another key, of %d bytes: two keys have the same SHA-256, or the row is damaged", l.keys[row.index], keyBytes)
 		}
 		l.values[row.index] = payload[keyBytes:]
 	}
@@ -171,10 +177,12 @@ func (c *session) payloads(long []longRow, key func(longRow) sqlKey) ([][]byte, 
 	var keys []chunkKey
 	at := map[chunkKey][]byte{} // where each chunk goes
 	for n, row := range long {
-		payload := make([]byte, row.appendix.total)
-		if copied := copy(payload, row.head); copied != min(inlineValue, len(payload)) {
-			return nil, fmt.Errorf("a row holds %d bytes of a payload of %d", copied, len(payload))
+		total := int(row.appendix.total)
+		if copied := min(len(row.head), total); copied != min(inlineValue, total) {
+			return nil, fmt.Errorf("%s: it holds %d bytes of a payload of %d", key(row), copied, total)
 		}
+		payload := make([]byte, total)
+		copy(payload, row.head)
 		payloads[n] = payload
 		first := len(keys)
 		keys = row.appendix.chunkKeys(keys, key(row))
@@ -198,19 +206,25 @@ func (c *session) getChunks(keys []chunkKey, at map[chunkKey][]byte) error {
 	st.WriteString("SELECT " + chunkColumns + ",v FROM chunk")
 	whereChunkIn(&st, keys)
 	found := 0
+	seen := make(map[chunkKey]bool, len(keys))
 	err := c.query(st.String(), func(columns []driver.Value) error {
 		space, err1 := asUint(columns[0])
-		group, err2 := asUint(columns[1])
+		group, err2 := asUint16(columns[1])
 		tag, err3 := asUint(columns[2])
-		n, err4 := asUint(columns[3])
+		n, err4 := asUint32(columns[3])
 		v, err5 := asBytes(columns[4])
 		if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
-			return err
+			return fmt.Errorf("row of table chunk: %w", err)
 		}
-		to, ok := at[chunkKey{space, uint16(group), tag, uint32(n)}]
+		chunk := chunkKey{space, group, tag, n}
+		to, ok := at[chunk]
 		if !ok || len(v) < len(to) { // it may be longer: a scan of keys needs no more of it
-			return fmt.Errorf("chunk %d of tag %d holds %d bytes; needed are %d", n, tag, len(v), len(to))
+			return fmt.Errorf("chunk %d of tag %d in space %d, group %d: it holds %d bytes, needed are %d", n, tag, space, group, len(v), len(to))
 		}
+		if seen[chunk] {
+			return fmt.Errorf("chunk %d of tag %d in space %d, group %d: the server returned it twice", n, tag, space, group)
+		}
+		seen[chunk] = true
 		copy(to, v)
 		found++
 		return nil

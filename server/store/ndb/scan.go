@@ -3,6 +3,8 @@ package ndb
 import (
 	"bytes"
 	"database/sql/driver"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/flinkndb/flinkndb/server/store"
@@ -129,13 +131,14 @@ func (sc *scanner) run(low bound) (next continuation, done bool, err error) {
 	sc.from(&st, low, successor(sc.upperPrefix()))
 	st.number(uint64(limit))
 	count := 0
+	last := scanned{after: low}
 	var long []longRow
 	err = sc.session.query(st.String(), func(columns []driver.Value) error {
 		count++
 		if sc.full || next.group != nil {
 			return nil // reads the rest of the answer away
 		}
-		k, err := asBytes(columns[0])
+		k, err := sc.ascending(columns[0], &last)
 		if err != nil {
 			return err
 		}
@@ -151,6 +154,27 @@ func (sc *scanner) run(low bound) (next continuation, done bool, err error) {
 	}
 	sc.session.metrics.statement("scan", count)
 	return next, count < limit && next.group == nil, sc.fill(long)
+}
+
+// scanned is how far a scan has come: the rows of an answer must ascend from there, or it would never end.
+type scanned struct{ after bound }
+
+// ascending reads the column k of the next row.
+func (sc *scanner) ascending(column driver.Value, last *scanned) ([]byte, error) {
+	k, err := asBytes(column)
+	if err != nil {
+		return nil, fmt.Errorf("a row of space %d, group %d, state %d: column k: %w", sc.r.Space, sc.r.Group, sc.r.State, err)
+	}
+	if key := string(k); key < last.after.key || key == last.after.key && !last.after.inclusive {
+		return nil, fmt.Errorf("%s: the server returned it out of order", sc.nameOf(k))
+	}
+	last.after = bound{key: string(k)}
+	return k, nil
+}
+
+// nameOf names a row of the range by its column k.
+func (sc *scanner) nameOf(k []byte) sqlKey {
+	return sqlKey{sc.r.Space, sc.r.Group, sc.r.State, string(k)}
 }
 
 // limit is how many rows to ask for: one more than the page takes, to know whether it is the last.
@@ -193,24 +217,19 @@ func (sc *scanner) take(k []byte, rest []driver.Value, long *[]longRow) error {
 		sc.add(clone(k), nil, 0)
 		return nil
 	}
-	more, err := asBytes(rest[0])
-	if err != nil {
-		return err
+	a, v, err := readValue(rest)
+	if err == nil && a != nil {
+		err = a.fits(sc.nameOf(k))
 	}
-	v, err := asBytes(rest[1])
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", sc.nameOf(k), err)
 	}
-	if more == nil {
+	if a == nil {
 		sc.add(clone(k), clone(v), len(v))
 		return nil
 	}
-	a, err := decodeAppendix(more)
-	if err != nil {
-		return err
-	}
 	if sc.add(clone(k), nil, a.valueBytes()) {
-		*long = append(*long, longRow{index: len(sc.page.Rows) - 1, appendix: a, head: clone(v)})
+		*long = append(*long, longRow{index: len(sc.page.Rows) - 1, appendix: *a, head: clone(v)})
 	}
 	return nil
 }
@@ -284,27 +303,26 @@ func (sc *scanner) hashGroupPart(low, high string) (some []longKey, last string,
 	sc.from(&st, bound{key: low}, high)
 	st.number(maxStatementRows)
 	count := 0
+	before := scanned{after: bound{key: low}}
 	var long []longRow
 	err = sc.session.query(st.String(), func(columns []driver.Value) error {
 		count++
-		k, err := asBytes(columns[0])
+		k, err := sc.ascending(columns[0], &before)
 		if err != nil {
 			return err
 		}
 		last = string(k)
-		more, err := asBytes(columns[1])
-		if err != nil {
-			return err
+		a, v, err := readValue(columns[1:])
+		if err == nil && a == nil {
+			err = errors.New("it has a hashed key and no column more")
 		}
-		a, err := decodeAppendix(more)
-		if err != nil {
-			return err
+		if err == nil {
+			err = a.fits(sc.nameOf(k))
 		}
-		v, err := asBytes(columns[2])
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", sc.nameOf(k), err)
 		}
-		long = append(long, longRow{appendix: a, head: clone(v)})
+		long = append(long, longRow{appendix: *a, head: clone(v)})
 		return nil
 	})
 	if err != nil {

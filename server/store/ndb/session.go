@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 )
 
@@ -98,6 +99,9 @@ func (c *session) discard() {
 func asUint(v driver.Value) (uint64, error) {
 	switch v := v.(type) {
 	case int64:
+		if v < 0 {
+			return 0, fmt.Errorf("column holds %d; allowed are numbers from 0", v)
+		}
 		return uint64(v), nil
 	case uint64:
 		return v, nil
@@ -105,6 +109,23 @@ func asUint(v driver.Value) (uint64, error) {
 		return strconv.ParseUint(string(v), 10, 64)
 	}
 	return 0, fmt.Errorf("column holds a %T instead of a number", v)
+}
+
+// asUint16 and asUint32 read columns of smaller types.
+func asUint16(v driver.Value) (uint16, error) {
+	n, err := asUint(v)
+	if err == nil && n > math.MaxUint16 {
+		err = fmt.Errorf("column holds %d; allowed are 0 to %d", n, math.MaxUint16)
+	}
+	return uint16(n), err
+}
+
+func asUint32(v driver.Value) (uint32, error) {
+	n, err := asUint(v)
+	if err == nil && n > math.MaxUint32 {
+		err = fmt.Errorf("column holds %d; allowed are 0 to %d", n, uint32(math.MaxUint32))
+	}
+	return uint32(n), err
 }
 
 // asBytes reads a binary column; nil stands for NULL.

@@ -17,7 +17,7 @@ final class BatchSink implements WriteSink {
         this.session = session;
         this.epoch = epoch;
         this.maxRows = Math.min(maxRows, session.limits().maxBatchRows());
-        this.maxBytes = maxBytes;
+        this.maxBytes = Math.min(maxBytes, session.limits().maxValueBytes());
     }
 
     @Override
@@ -32,6 +32,7 @@ final class BatchSink implements WriteSink {
             int valueOffset,
             int valueLength)
             throws IOException, InterruptedException {
+        session.checkSize(state, keyLength, valueLength); // before it is copied
         long size = (long) keyLength + valueLength;
         if (batch != null && batch.dataBytes() + size > maxBytes) {
             finish();

@@ -32,11 +32,12 @@ final class Failures {
 
     /** Whether another try may succeed: the server or the way to it is not there now. */
     static boolean temporary(Throwable failure) {
-        if (code(failure).equals("STORE_UNAVAILABLE")) {
+        String named = code(failure);
+        if (named.equals("STORE_UNAVAILABLE") || named.equals("SERVER_FULL")) {
             return true;
         }
         Status.Code code = Status.fromThrowable(failure).getCode();
-        return code(failure).isEmpty()
+        return named.isEmpty()
                 && (code == Status.Code.UNAVAILABLE
                         || code == Status.Code.DEADLINE_EXCEEDED
                         || code == Status.Code.CANCELLED

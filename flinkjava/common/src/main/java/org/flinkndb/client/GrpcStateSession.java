@@ -49,6 +49,7 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
     private static final long MAX_BACKOFF_MILLIS = 1000;
     private static final long ATTACH_TIMEOUT_SECONDS = 10;
     private static final long CLOSE_MILLIS = 1000;
+    private static final String VALUE_FLAG = " (flinkndb serve --max-value-bytes)";
 
     private final NdbSettings settings;
     private final CallCredentials credentials;
@@ -103,7 +104,8 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
                         wire.getMaxFrameBytes(),
                         wire.getMaxValueBytes(),
                         wire.getMaxKeyBytes(),
-                        wire.getMaxBatchRows());
+                        wire.getMaxBatchRows(),
+                        wire.getMaxMessageBytes());
         this.timer =
                 Executors.newSingleThreadScheduledExecutor(
                         task -> {
@@ -140,6 +142,39 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
     @Override
     public SessionLimits limits() {
         return limits;
+    }
+
+    @Override
+    public void checkSize(int state, int keyBytes, int valueBytes) throws StateSessionException {
+        if (valueBytes > limits.maxValueBytes()) {
+            throw tooLarge("value", state, valueBytes, limits.maxValueBytes(), VALUE_FLAG);
+        }
+        if (keyBytes > limits.maxKeyBytes()) {
+            throw tooLarge("key", state, keyBytes, limits.maxKeyBytes(), "");
+        }
+    }
+
+    private StateSessionException tooLarge(
+            String what, int state, int found, int allowed, String remedy) {
+        String name;
+        lock.lock();
+        try {
+            name = state < states.size() ? states.get(state).getName() : "number " + state;
+        } finally {
+            lock.unlock();
+        }
+        return new StateSessionException(
+                "VALUE_TOO_LARGE",
+                "state '"
+                        + name
+                        + "': a "
+                        + what
+                        + " of "
+                        + found
+                        + " bytes is above the server's limit of "
+                        + allowed
+                        + remedy,
+                null);
     }
 
     @Override
@@ -223,31 +258,14 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
 
     private void checkSizes(EntryBatch batch) throws StateSessionException {
         for (int i = 0; i < batch.size(); i++) {
-            if (batch.valueLength(i) > limits.maxValueBytes()) {
-                throw tooLarge("value", batch.valueLength(i), limits.maxValueBytes());
-            }
-            if (batch.keyLength(i) > limits.maxKeyBytes()) {
-                throw tooLarge("key", batch.keyLength(i), limits.maxKeyBytes());
-            }
+            checkSize(batch.state(i), batch.keyLength(i), batch.valueLength(i));
         }
-    }
-
-    private static StateSessionException tooLarge(String what, int found, int allowed) {
-        return new StateSessionException(
-                "VALUE_TOO_LARGE",
-                "a "
-                        + what
-                        + " of "
-                        + found
-                        + " bytes is above the server's limit of "
-                        + allowed
-                        + " (flinkndb serve --max-value-bytes)",
-                null);
     }
 
     @Override
     public CompletableFuture<EntryBatch> read(EntryBatch keys) {
         try {
+            checkSizes(keys);
             Read.Builder read = Read.newBuilder().setKeys(Batches.toWire(keys));
             listener.sent(keys.size(), keys.dataBytes());
             return request(
@@ -450,7 +468,14 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
     private void connect() {
         attempts++;
         SessionStream fresh =
-                new SessionStream(settings, credentials, address, sessionId(), token, this);
+                new SessionStream(
+                        settings,
+                        credentials,
+                        address,
+                        sessionId(),
+                        token,
+                        limits.maxMessageBytes(),
+                        this);
         stream = fresh;
         fresh.start();
         timer.schedule(() -> attachTimeout(fresh), ATTACH_TIMEOUT_SECONDS, TimeUnit.SECONDS);

@@ -6,15 +6,22 @@ public final class SessionLimits {
     private final int maxValueBytes;
     private final int maxKeyBytes;
     private final int maxBatchRows;
+    private final int maxMessageBytes;
 
-    public SessionLimits(int maxFrameBytes, int maxValueBytes, int maxKeyBytes, int maxBatchRows) {
+    public SessionLimits(
+            int maxFrameBytes,
+            int maxValueBytes,
+            int maxKeyBytes,
+            int maxBatchRows,
+            int maxMessageBytes) {
         this.maxFrameBytes = maxFrameBytes;
         this.maxValueBytes = maxValueBytes;
         this.maxKeyBytes = maxKeyBytes;
         this.maxBatchRows = maxBatchRows;
+        this.maxMessageBytes = maxMessageBytes;
     }
 
-    /** Largest message, in bytes. */
+    /** Largest frame, in bytes. */
     public int maxFrameBytes() {
         return maxFrameBytes;
     }
@@ -32,5 +39,10 @@ public final class SessionLimits {
     /** Most entries in one batch. */
     public int maxBatchRows() {
         return maxBatchRows;
+    }
+
+    /** Largest message, in bytes: larger frames are sent in parts. */
+    public int maxMessageBytes() {
+        return maxMessageBytes;
     }
 }

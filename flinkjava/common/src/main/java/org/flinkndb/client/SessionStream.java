@@ -1,5 +1,7 @@
 package org.flinkndb.client;
 
+import com.google.protobuf.ByteString;
+
 import io.grpc.CallCredentials;
 import io.grpc.stub.StreamObserver;
 
@@ -7,6 +9,7 @@ import org.flinkndb.config.NdbSettings;
 import org.flinkndb.config.ServerAddress;
 import org.flinkndb.proto.v1.Attach;
 import org.flinkndb.proto.v1.ClientFrame;
+import org.flinkndb.proto.v1.FramePart;
 import org.flinkndb.proto.v1.ServerFrame;
 import org.flinkndb.proto.v1.StateServiceGrpc;
 
@@ -15,11 +18,14 @@ import java.util.concurrent.atomic.AtomicBoolean;
 
 /** One attached stream of a session, on a connection of its own. Never reused. */
 final class SessionStream implements StreamObserver<ServerFrame> {
+    private static final int PART_BYTES = 1 << 20;
+
     private final NdbSettings settings;
     private final CallCredentials credentials;
     private final ServerAddress address;
     private final long sessionId;
     private final String token;
+    private final int maxMessageBytes;
     private final Owner owner;
     private final AtomicBoolean over = new AtomicBoolean();
 
@@ -40,12 +46,14 @@ final class SessionStream implements StreamObserver<ServerFrame> {
             ServerAddress address,
             long sessionId,
             String token,
+            int maxMessageBytes,
             Owner owner) {
         this.settings = settings;
         this.credentials = credentials;
         this.address = address;
         this.sessionId = sessionId;
         this.token = token;
+        this.maxMessageBytes = maxMessageBytes;
         this.owner = owner;
     }
 
@@ -82,9 +90,27 @@ final class SessionStream implements StreamObserver<ServerFrame> {
             return;
         }
         try {
-            out.onNext(frame);
+            if (frame.getSerializedSize() <= maxMessageBytes) {
+                out.onNext(frame);
+            } else {
+                sendParts(frame);
+            }
         } catch (IllegalStateException e) {
             // The call ended meanwhile: its end arrives, or has arrived, through onError.
+        }
+    }
+
+    /** The server makes room for the whole frame before it takes the second part. */
+    private void sendParts(ClientFrame frame) {
+        ByteString bytes = frame.toByteString();
+        for (int at = 0; at < bytes.size(); at += PART_BYTES) {
+            FramePart.Builder part =
+                    FramePart.newBuilder()
+                            .setData(bytes.substring(at, Math.min(at + PART_BYTES, bytes.size())));
+            if (at == 0) {
+                part.setTotalBytes(bytes.size());
+            }
+            out.onNext(ClientFrame.newBuilder().setPart(part).build());
         }
     }
 

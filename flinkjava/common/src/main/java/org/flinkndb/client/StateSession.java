@@ -28,6 +28,13 @@ public interface StateSession extends Closeable {
     /** Limits that the server states. */
     SessionLimits limits();
 
+    /**
+     * Refuses what the server would not take.
+     *
+     * @throws StateSessionException naming the state, the size and the limit
+     */
+    void checkSize(int state, int keyBytes, int valueBytes) throws StateSessionException;
+
     /** Whether nothing was restored: every key is known to be absent. */
     boolean startsEmpty();
 

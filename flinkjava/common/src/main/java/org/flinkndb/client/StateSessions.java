@@ -19,7 +19,7 @@ import java.util.concurrent.TimeUnit;
 /** Opens sessions. */
 public final class StateSessions {
     /** Version of the wire contract. */
-    static final int PROTOCOL_VERSION = 1;
+    static final int PROTOCOL_VERSION = 2;
 
     private static final long RETRY_MILLIS = 100;
 

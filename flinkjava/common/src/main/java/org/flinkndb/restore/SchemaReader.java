@@ -30,11 +30,27 @@ public final class SchemaReader<K> {
         for (byte[] schema : schemas) {
             KeyedBackendSerializationProxy<K> proxy =
                     new KeyedBackendSerializationProxy<>(userClassLoader);
-            proxy.read(new DataInputDeserializer(schema));
+            read(proxy, schema);
             check(proxy);
             metaInfos.addAll(proxy.getStateMetaInfoSnapshots());
         }
         return metaInfos;
+    }
+
+    private static void read(KeyedBackendSerializationProxy<?> proxy, byte[] schema)
+            throws IOException {
+        try {
+            proxy.read(new DataInputDeserializer(schema));
+        } catch (IOException | RuntimeException | OutOfMemoryError e) {
+            // Flink makes room for as many entries as damaged bytes say there are. It would end the
+            // TaskManager for that error, though the memory is free again.
+            throw new IOException(
+                    "The schema of a snapshot ("
+                            + schema.length
+                            + " bytes) cannot be read: "
+                            + e.getMessage(),
+                    e);
+        }
     }
 
     private void check(KeyedBackendSerializationProxy<K> proxy) throws StateMigrationException {

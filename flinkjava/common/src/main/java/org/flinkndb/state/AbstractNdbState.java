@@ -115,6 +115,29 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         return byTask ? taskCodec : flusherCodec;
     }
 
+    /**
+     * Serializes a part of a value.
+     *
+     * @throws IOException naming the state, when it cannot be done: mostly since it is too large for an
+     *     array
+     */
+    final <X> void serialize(TypeSerializer<X> serializer, X value, DataOutputSerializer out)
+            throws IOException {
+        try {
+            serializer.serialize(value, out);
+        } catch (IOException e) {
+            throw new IOException(
+                    "state '"
+                            + metaInfo.getName()
+                            + "': a value could not be serialized (buffer of "
+                            + out.getSharedBuffer().length
+                            + " bytes); the server takes values of "
+                            + context.session().limits().maxValueBytes()
+                            + " bytes (flinkndb serve --max-value-bytes)",
+                    e);
+        }
+    }
+
     /** A copy of the descriptor's default value, or null. */
     final V defaultValue() {
         return defaultValue == null ? null : getValueSerializer().copy(defaultValue);

@@ -15,6 +15,7 @@ import java.util.List;
 final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
     private static final byte[] NOTHING = new byte[0];
     private static final byte DELIMITER = ',';
+    private static final int CHECKED_BYTES = 1 << 20;
 
     private final NdbListState<K, N, E> state;
     private final SizeEstimate sizes = new SizeEstimate();
@@ -89,7 +90,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
             return sizes.serialized();
         }
         DataOutputSerializer out = state.codec(true).startValue();
-        serializer.serialize(element, out);
+        state.serialize(serializer, element, out);
         sizes.learnWritten(out.length(), element);
         return out.length();
     }
@@ -199,7 +200,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
                 out.length());
     }
 
-    private static <E> void writeElements(
+    private void writeElements(
             List<E> elements, TypeSerializer<E> serializer, DataOutputSerializer out)
             throws IOException {
         boolean first = true;
@@ -208,7 +209,10 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
                 out.write(DELIMITER);
             }
             first = false;
-            serializer.serialize(element, out);
+            state.serialize(serializer, element, out);
+            if (out.length() > CHECKED_BYTES) { // not only when the whole list is there
+                state.context().session().checkSize(state.wireIndex(), 0, out.length());
+            }
         }
     }
 

@@ -202,7 +202,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
             return sizes.serialized();
         }
         DataOutputSerializer out = state.codec(true).startValue();
-        valueSerializer.serialize(value, out);
+        state.serialize(valueSerializer, value, out);
         sizes.learnWritten(out.length(), value);
         return out.length();
     }
@@ -387,7 +387,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         if (slot.present) {
             out.writeBoolean(slot.value == null);
             if (slot.value != null) {
-                (byTask ? valueSerializer : flusherValueSerializer).serialize(slot.value, out);
+                state.serialize(byTask ? valueSerializer : flusherValueSerializer, slot.value, out);
             }
         }
         sink.add(

@@ -12,11 +12,16 @@ import java.io.IOException;
  * one thread: it reuses its buffers and has serializers of its own.
  */
 final class RowCodec<K, N> {
+    /** A larger buffer is not kept for the next value. */
+    private static final int LARGE_BUFFER_BYTES = 4 << 20;
+
+    private static final int VALUE_BYTES = 128;
+
     private final TypeSerializer<K> keySerializer;
     private final TypeSerializer<N> namespaceSerializer;
     private final boolean ambiguous;
     private final DataOutputSerializer key = new DataOutputSerializer(64);
-    private final DataOutputSerializer value = new DataOutputSerializer(128);
+    private DataOutputSerializer value = new DataOutputSerializer(VALUE_BYTES);
     private final DataInputDeserializer input = new DataInputDeserializer();
 
     RowCodec(TypeSerializer<K> keySerializer, TypeSerializer<N> namespaceSerializer) {
@@ -47,6 +52,9 @@ final class RowCodec<K, N> {
 
     /** An empty buffer for a value. */
     DataOutputSerializer startValue() {
+        if (value.getSharedBuffer().length > LARGE_BUFFER_BYTES) {
+            value = new DataOutputSerializer(VALUE_BYTES);
+        }
         value.clear();
         return value;
     }

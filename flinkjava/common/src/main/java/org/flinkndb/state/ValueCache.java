@@ -62,7 +62,7 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
         }
         if (sizes.wantsSample()) {
             DataOutputSerializer out = state.codec(true).startValue();
-            serializer.serialize(value, out);
+            state.serialize(serializer, value, out);
             sizes.learnWritten(out.length(), value);
             return out.length();
         }
@@ -139,7 +139,7 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
                     0);
         } else {
             DataOutputSerializer out = codec.startValue();
-            (byTask ? serializer : flusherSerializer).serialize(entry.value, out);
+            state.serialize(byTask ? serializer : flusherSerializer, entry.value, out);
             sink.add(
                     state.wireIndex(),
                     entry.group(),

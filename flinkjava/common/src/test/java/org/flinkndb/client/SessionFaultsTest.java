@@ -23,6 +23,7 @@ import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** Sessions over a real server that is frozen, killed, restarted or never there. */
 @Timeout(60)
@@ -147,17 +148,20 @@ class SessionFaultsTest {
             session.write(1, row(state, "first", "x"));
             assertThat(value(session, state, "first")).isEqualTo("x");
             server.freeze();
+            AtomicInteger written = new AtomicInteger();
             CompletableFuture<Throwable> outcome =
                     inThread(
                             new CountDownLatch(1),
                             self -> {
                                 for (int i = 0; i < 2000; i++) {
                                     session.write(1, row(state, "k" + i, "v".repeat(1000) + i));
+                                    written.incrementAndGet();
                                 }
                             });
             assertThatThrownBy(() -> outcome.get(500, TimeUnit.MILLISECONDS))
                     .as("two megabytes do not fit into 64 kB on the way")
                     .isInstanceOf(java.util.concurrent.TimeoutException.class);
+            assertThat(written.get() * 1000L).isLessThanOrEqualTo(64 << 10);
             server.thaw();
             assertThat(outcome.get(30, TimeUnit.SECONDS)).isNull();
             for (int i = 0; i < 2000; i += 199) {
@@ -287,6 +291,53 @@ class SessionFaultsTest {
                     .hasMessageContaining("--max-value-bytes");
             session.write(1, row(state, "k", "v".repeat(2000)));
             assertThat(value(session, state, "k")).hasSize(2000);
+        }
+    }
+
+    @Test
+    void aFrameInPartsSurvivesAKilledServer() throws Exception {
+        try (StateSession session = open()) {
+            int state = session.registerState("v", StateKind.VALUE);
+            String large = "0123456789abcdef".repeat(1 << 19); // 8 MiB
+            for (int i = 0; i < 6; i++) {
+                session.write(1, row(state, "k" + i, large + i));
+                if (i % 2 == 0) {
+                    server.kill();
+                    server.restart();
+                }
+            }
+            for (int i = 0; i < 6; i++) {
+                assertThat(value(session, state, "k" + i)).isEqualTo(large + i);
+            }
+        }
+    }
+
+    @Test
+    void aFullServerIsWaitedFor() throws Exception {
+        server.close();
+        server =
+                ServerProcess.start(
+                        Files.createDirectory(folder.resolve("full")),
+                        "memory:",
+                        List.of("--max-sessions", "1"));
+        configuration.setString("state.backend.ndb.address", server.address());
+        configuration.setString("state.backend.ndb.reconnect-timeout", "1s");
+        StateSession first = open();
+        int state = first.registerState("v", StateKind.VALUE);
+        first.write(1, row(state, "k", "v"));
+        assertThat(value(first, state, "k")).isEqualTo("v");
+        try (StateSession second = open()) {
+            second.registerState("v", StateKind.VALUE);
+            assertThatThrownBy(() -> value(second, state, "k"))
+                    .hasMessageContaining("--max-sessions");
+        }
+        configuration.setString("state.backend.ndb.reconnect-timeout", "20s");
+        try (StateSession third = open()) {
+            third.registerState("v", StateKind.VALUE);
+            CompletableFuture<EntryBatch> answer = read(third, state, "k");
+            assertThat(value(first, state, "k")).isEqualTo("v");
+            first.close();
+            assertThat(third.await(answer).op(0)).isEqualTo(EntryBatch.OP_DELETE);
         }
     }
 

@@ -1,0 +1,164 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/flinkndb/flinkndb/proto/flinkndb/v1"
+)
+
+const (
+	// maxMessageBytes is the largest message of a client: a full write batch of the shim's default size
+	// goes as one. Larger frames come in parts.
+	maxMessageBytes = 1<<20 + 256<<10
+	// slowestParts is how fast the parts of a frame must come, in bytes a second.
+	slowestParts = 1 << 20
+)
+
+// errClientGone ends a stream without a word: nobody listens.
+var errClientGone = errors.New("client is gone")
+
+// received is a frame of the client, or why none follows.
+type received struct {
+	frame *pb.ClientFrame
+	// giveBack returns the room that the frame got in the budget before it came; nil if it got none.
+	giveBack func()
+	err      error
+}
+
+// done says that the frame has been worked on.
+func (r received) done() {
+	if r.giveBack != nil {
+		r.giveBack()
+	}
+}
+
+// inbox receives the frames of one stream, one ahead of its reader, and puts those together that come in
+// parts. The budget makes room for these before more than their first part is taken.
+type inbox struct {
+	stream   grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]
+	ctx      context.Context
+	limits   *pb.Limits
+	budget   *budget
+	patience time.Duration
+	frames   chan received
+	stalled  chan error
+}
+
+func newInbox(ctx context.Context, stream grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame], limits *pb.Limits, b *budget, patience time.Duration) *inbox {
+	return &inbox{
+		stream: stream, ctx: ctx, limits: limits, budget: b, patience: patience,
+		frames: make(chan received), stalled: make(chan error, 1),
+	}
+}
+
+// run receives until the stream or the context ends. The stream's end is what wakes it, so it may outlive
+// the call by a moment.
+func (in *inbox) run() {
+	for {
+		r := in.next()
+		select {
+		case in.frames <- r:
+		case <-in.ctx.Done():
+			r.done()
+			return
+		}
+		if r.err != nil {
+			return
+		}
+	}
+}
+
+func (in *inbox) next() (r received) {
+	defer func() {
+		if p := recover(); p != nil {
+			r = received{err: fmt.Errorf("internal error: %v", p)}
+		}
+	}()
+	frame, err := in.receive()
+	if err != nil {
+		return received{err: err}
+	}
+	if part := frame.GetPart(); part != nil {
+		return in.assemble(part)
+	}
+	return received{frame: frame}
+}
+
+func (in *inbox) receive() (*pb.ClientFrame, error) {
+	frame, err := in.stream.Recv()
+	switch {
+	case err == nil:
+		return frame, nil
+	case errors.Is(err, io.EOF) || in.stream.Context().Err() != nil:
+		return nil, errClientGone
+	case status.Code(err) == codes.ResourceExhausted:
+		return nil, tooLarge(fmt.Sprintf("message above limits.max_message_bytes, which is %d: larger frames must come in parts (%s)",
+			in.limits.GetMaxMessageBytes(), status.Convert(err).Message()))
+	case status.Code(err) == codes.Internal:
+		return nil, invalid("message that cannot be read: " + status.Convert(err).Message())
+	default:
+		return nil, fmt.Errorf("receive: %w", err)
+	}
+}
+
+// assemble takes the parts of a frame.
+func (in *inbox) assemble(part *pb.FramePart) received {
+	total := int(part.GetTotalBytes())
+	if total == 0 || total > int(in.limits.GetMaxFrameBytes()) {
+		return received{err: tooLarge(fmt.Sprintf("part.total_bytes: a frame of %d bytes, allowed are 1 to %d (--max-value-bytes is %d)",
+			total, in.limits.GetMaxFrameBytes(), in.limits.GetMaxValueBytes()))}
+	}
+	giveBack, err := in.budget.take(in.ctx, costOfFrame(total, int(in.limits.GetMaxBatchRows())))
+	if err != nil {
+		return received{err: errClientGone}
+	}
+	frame, err := in.collect(part, total)
+	if err != nil {
+		giveBack()
+		return received{err: err}
+	}
+	return received{frame: frame, giveBack: giveBack}
+}
+
+func (in *inbox) collect(part *pb.FramePart, total int) (*pb.ClientFrame, error) {
+	patience := in.patience + time.Duration(total)*time.Second/slowestParts
+	timer := time.AfterFunc(patience, func() {
+		in.stalled <- invalid(fmt.Sprintf("part: a frame of %d bytes did not come within %s", total, patience))
+	})
+	defer timer.Stop()
+	raw := make([]byte, 0, total)
+	for {
+		data := part.GetData()
+		if len(data) == 0 || len(data) > total-len(raw) {
+			return nil, invalid(fmt.Sprintf("part.data: %d bytes, allowed are 1 to %d", len(data), total-len(raw)))
+		}
+		raw = append(raw, data...)
+		if len(raw) == total {
+			break
+		}
+		frame, err := in.receive()
+		if err != nil {
+			return nil, err
+		}
+		if part = frame.GetPart(); part == nil || part.GetTotalBytes() != 0 {
+			return nil, invalid(fmt.Sprintf("part: another frame began after %d of %d bytes", len(raw), total))
+		}
+	}
+	frame := &pb.ClientFrame{}
+	if err := proto.Unmarshal(raw, frame); err != nil {
+		return nil, invalid("parts of a frame that cannot be read: " + err.Error())
+	}
+	if frame.GetPart() != nil {
+		return nil, invalid("part: a part within a part")
+	}
+	return frame, nil
+}
