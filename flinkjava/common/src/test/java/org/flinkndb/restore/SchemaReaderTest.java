@@ -53,7 +53,10 @@ class SchemaReaderTest {
         Random random = new Random(seed);
         int refused = 0;
         for (int i = 0; i < 2_000; i++) {
-            byte[] bad = Arrays.copyOf(good, random.nextInt(4) == 0 ? random.nextInt(good.length) : good.length);
+            byte[] bad =
+                    Arrays.copyOf(
+                            good,
+                            random.nextInt(4) == 0 ? random.nextInt(good.length) : good.length);
             for (int n = random.nextInt(4); n >= 0 && bad.length > 0; n--) {
                 bad[random.nextInt(bad.length)] = (byte) random.nextInt(256);
             }
