@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -19,6 +20,10 @@ const (
 	// maxMessageBytes is the largest message of a client: a full write batch of the shim's default size
 	// goes as one. Larger frames come in parts.
 	maxMessageBytes = 1<<20 + 256<<10
+	// receivedBytes is how much of a stream may have been received and not be worked on yet: the client need not
+	// wait for one frame to be done before it sends the next. Frames count with at least smallestFrame.
+	receivedBytes = 2 * maxMessageBytes
+	smallestFrame = 32 << 10
 	// slowestParts is how fast the parts of a frame must come, in bytes a second.
 	slowestParts = 1 << 20
 )
@@ -31,7 +36,9 @@ type received struct {
 	frame *pb.ClientFrame
 	// giveBack returns the room that the frame got in the budget before it came; nil if it got none.
 	giveBack func()
-	err      error
+	// leave gives back its room in the inbox; nil if it has none.
+	leave func()
+	err   error
 }
 
 // done says that the frame has been worked on.
@@ -39,9 +46,12 @@ func (r received) done() {
 	if r.giveBack != nil {
 		r.giveBack()
 	}
+	if r.leave != nil {
+		r.leave()
+	}
 }
 
-// inbox receives the frames of one stream, one ahead of its reader, and puts those together that come in
+// inbox receives the frames of one stream, some ahead of its reader, and puts those together that come in
 // parts. The budget makes room for these before more than their first part is taken.
 type inbox struct {
 	stream   grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]
@@ -49,14 +59,18 @@ type inbox struct {
 	limits   *pb.Limits
 	budget   *budget
 	patience time.Duration
+	ahead    func(*pb.ClientFrame) (taken bool, err error) // deals with frames that need not wait
+	room     *semaphore.Weighted
 	frames   chan received
 	stalled  chan error
 }
 
-func newInbox(ctx context.Context, stream grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame], limits *pb.Limits, b *budget, patience time.Duration) *inbox {
+func newInbox(ctx context.Context, stream grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame], limits *pb.Limits, b *budget, patience time.Duration,
+	ahead func(*pb.ClientFrame) (bool, error)) *inbox {
 	return &inbox{
-		stream: stream, ctx: ctx, limits: limits, budget: b, patience: patience,
-		frames: make(chan received), stalled: make(chan error, 1),
+		stream: stream, ctx: ctx, limits: limits, budget: b, patience: patience, ahead: ahead,
+		room:   semaphore.NewWeighted(receivedBytes),
+		frames: make(chan received, receivedBytes/smallestFrame), stalled: make(chan error, 1),
 	}
 }
 
@@ -65,6 +79,20 @@ func newInbox(ctx context.Context, stream grpc.BidiStreamingServer[pb.ClientFram
 func (in *inbox) run() {
 	for {
 		r := in.next()
+		if r.frame != nil {
+			taken, err := in.ahead(r.frame)
+			if err != nil {
+				r.done()
+				r = received{err: err}
+			} else if taken {
+				r.done()
+				continue
+			}
+		}
+		if err := in.enter(&r); err != nil {
+			r.done()
+			return
+		}
 		select {
 		case in.frames <- r:
 		case <-in.ctx.Done():
@@ -75,6 +103,19 @@ func (in *inbox) run() {
 			return
 		}
 	}
+}
+
+// enter waits for room for a frame.
+func (in *inbox) enter(r *received) error {
+	if r.frame == nil || r.leave != nil {
+		return nil
+	}
+	bytes := int64(min(max(proto.Size(r.frame), smallestFrame), receivedBytes))
+	if err := in.room.Acquire(in.ctx, bytes); err != nil {
+		return err
+	}
+	r.leave = func() { in.room.Release(bytes) }
+	return nil
 }
 
 func (in *inbox) next() (r received) {
@@ -110,23 +151,30 @@ func (in *inbox) receive() (*pb.ClientFrame, error) {
 	}
 }
 
-// assemble takes the parts of a frame.
+// assemble takes the parts of a frame. It first waits until all frames before are done: these may have to wait for
+// the budget themselves, and would not get what this frame holds.
 func (in *inbox) assemble(part *pb.FramePart) received {
 	total := int(part.GetTotalBytes())
 	if total == 0 || total > int(in.limits.GetMaxFrameBytes()) {
 		return received{err: tooLarge(fmt.Sprintf("part.total_bytes: a frame of %d bytes, allowed are 1 to %d (--max-value-bytes is %d)",
 			total, in.limits.GetMaxFrameBytes(), in.limits.GetMaxValueBytes()))}
 	}
+	if err := in.room.Acquire(in.ctx, receivedBytes); err != nil {
+		return received{err: errClientGone}
+	}
+	leave := func() { in.room.Release(receivedBytes) }
 	giveBack, err := in.budget.take(in.ctx, costOfFrame(total, int(in.limits.GetMaxBatchRows())))
 	if err != nil {
+		leave()
 		return received{err: errClientGone}
 	}
 	frame, err := in.collect(part, total)
 	if err != nil {
 		giveBack()
+		leave()
 		return received{err: err}
 	}
-	return received{frame: frame, giveBack: giveBack}
+	return received{frame: frame, giveBack: giveBack, leave: leave}
 }
 
 func (in *inbox) collect(part *pb.FramePart, total int) (*pb.ClientFrame, error) {

@@ -27,7 +27,7 @@ const softFrameBytes = 1 << 20
 const (
 	DefaultMaxSessions      = 1024
 	DefaultMaxInflightBytes = 512 << 20
-	SessionBytes            = WindowBytes + 2*maxMessageBytes + (2+maxUnsent)*softFrameBytes
+	SessionBytes            = WindowBytes + receivedBytes + maxMessageBytes + (2+maxUnsent)*softFrameBytes
 )
 
 // WindowBytes is gRPC's flow-control window: how much a client may send ahead of what is received.

@@ -73,7 +73,7 @@ func (t *streamTable) remove(id uint64, s *sessionStream) {
 }
 
 // sessionStream is one attached stream. Frames are worked through by the goroutine of the call; others
-// receive them, send the answers, and follow durability.
+// receive them (and answer reads that overtake), send the answers, and follow durability.
 type sessionStream struct {
 	service *Service
 	stream  grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]
@@ -86,7 +86,8 @@ type sessionStream struct {
 
 	session *lineage.Session
 	codec   *batchCodec
-	states  []uint16 // the session's number of each state index of this stream
+	states  registered
+	ahead   overtaker
 }
 
 // answer is a frame for the client and the room that it takes among the unsent.
@@ -109,9 +110,10 @@ func (s *Service) Session(stream grpc.BidiStreamingServer[pb.ClientFrame, pb.Ser
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	x := &sessionStream{
 		service: s, stream: stream, ctx: ctx, cancel: cancel, codec: codec,
-		inbox: newInbox(ctx, stream, s.limits, s.budget, s.opt.PartPatience),
-		out:   make(chan answer, sendAhead), unsent: semaphore.NewWeighted(maxUnsent * softFrameBytes),
+		out: make(chan answer, sendAhead), unsent: semaphore.NewWeighted(maxUnsent * softFrameBytes),
 	}
+	x.ahead.x = x
+	x.inbox = newInbox(ctx, stream, s.limits, s.budget, s.opt.PartPatience, x.ahead.take)
 	s.opt.Metrics.Streams.Inc()
 	defer s.opt.Metrics.Streams.Dec()
 	go x.inbox.run()
@@ -124,6 +126,7 @@ func (s *Service) Session(stream grpc.BidiStreamingServer[pb.ClientFrame, pb.Ser
 	if err != nil && !errors.Is(err, errClientGone) {
 		x.report(err)
 	}
+	x.ahead.end()
 	x.workers.Wait() // they may still have answers
 	close(x.out)
 	select {
@@ -222,6 +225,9 @@ func (x *sessionStream) attach() error {
 	if err != nil {
 		return err
 	}
+	if err := x.ahead.begin(x.session); err != nil {
+		return err
+	}
 	return x.send(&pb.ServerFrame{Frame: &pb.ServerFrame_Attached{Attached: &pb.Attached{
 		AppliedSeq: x.session.AppliedSeq(), DurableSeq: min(durable, x.session.AppliedSeq()),
 	}}})
@@ -235,7 +241,7 @@ func (x *sessionStream) handle(r received) (kind string, closing bool, err error
 	case *pb.ClientFrame_Write:
 		return "write", false, x.write(f.Write, r.giveBack != nil)
 	case *pb.ClientFrame_Read:
-		return "read", false, x.answer(f.Read.GetRequestId(), x.read(f.Read))
+		return "read", false, x.answer(f.Read.GetRequestId(), x.readInTurn(f.Read))
 	case *pb.ClientFrame_Scan:
 		return "scan", false, x.answer(f.Scan.GetRequestId(), x.scan(f.Scan))
 	case *pb.ClientFrame_Count:
@@ -265,30 +271,32 @@ func (x *sessionStream) handle(r received) (kind string, closing bool, err error
 const maxStates = 32766
 
 func (x *sessionStream) register(r *pb.RegisterState) error {
-	if int(r.GetIndex()) != len(x.states) {
-		return invalid(fmt.Sprintf("register_state.index is %d, expected %d", r.GetIndex(), len(x.states)))
+	known := len(x.states.all())
+	if int(r.GetIndex()) != known {
+		return invalid(fmt.Sprintf("register_state.index is %d, expected %d", r.GetIndex(), known))
 	}
-	if len(x.states) > maxStates {
+	if known > maxStates {
 		return invalid(fmt.Sprintf("register_state.index is %d, allowed are 0 to %d", r.GetIndex(), maxStates))
 	}
 	number, err := x.session.RegisterState(x.ctx, r.GetName(), lineage.StateKind(r.GetKind()))
 	if err != nil {
 		return err
 	}
-	x.states = append(x.states, number)
+	x.states.add(number)
 	return nil
 }
 
 func (x *sessionStream) state(index uint32) (uint16, error) {
-	if int64(index) >= int64(len(x.states)) {
-		return 0, invalid(fmt.Sprintf("state is %d, %d are registered on this stream", index, len(x.states)))
+	numbers := x.states.all()
+	if int64(index) >= int64(len(numbers)) {
+		return 0, invalid(fmt.Sprintf("state is %d, %d are registered on this stream", index, len(numbers)))
 	}
-	return x.states[index], nil
+	return numbers[index], nil
 }
 
 // entries decodes a batch and puts in the session's numbers of the states.
-func (x *sessionStream) entries(batch *pb.Batch) ([]lineage.Entry, error) {
-	entries, err := x.codec.decode(batch)
+func (x *sessionStream) entries(codec *batchCodec, batch *pb.Batch) ([]lineage.Entry, error) {
+	entries, err := codec.decode(batch)
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +310,7 @@ func (x *sessionStream) entries(batch *pb.Batch) ([]lineage.Entry, error) {
 
 // write applies a frame; admitted says that the budget has made room for it already.
 func (x *sessionStream) write(w *pb.Write, admitted bool) error {
-	entries, err := x.entries(w.GetBatch())
+	entries, err := x.entries(x.codec, w.GetBatch())
 	if err != nil {
 		return err
 	}
@@ -319,19 +327,27 @@ func (x *sessionStream) write(w *pb.Write, admitted bool) error {
 	}
 	x.service.opt.Metrics.RowsIn.Add(float64(len(entries)))
 	x.service.opt.Metrics.BytesIn.Add(float64(bytes))
-	return x.session.Write(x.ctx, w.GetSeq(), w.GetEpoch(), entries)
+	if err := x.session.Write(x.ctx, w.GetSeq(), w.GetEpoch(), entries); err != nil {
+		return err
+	}
+	return x.send(&pb.ServerFrame{Frame: &pb.ServerFrame_WriteAck{WriteAck: &pb.WriteAck{AppliedSeq: w.GetSeq()}}})
 }
 
-// read answers piece by piece: how many rows a piece asks for follows from how large those before were.
-func (x *sessionStream) read(r *pb.Read) error {
-	keys, err := x.entries(r.GetKeys())
+// readInTurn answers a read after all frames before it.
+func (x *sessionStream) readInTurn(r *pb.Read) error {
+	keys, err := x.entries(x.codec, r.GetKeys())
 	if err != nil {
 		return err
 	}
+	return x.read(x.codec, x.session, r.GetRequestId(), keys)
+}
+
+// read answers piece by piece: how many rows a piece asks for follows from how large those before were.
+func (x *sessionStream) read(codec *batchCodec, session *lineage.Session, request uint64, keys []lineage.Entry) error {
 	send := func(rows []lineage.Entry, last bool) error {
-		return x.sendRows(rows, func(batch *pb.Batch, end bool) *pb.ServerFrame {
+		return x.sendRows(codec, rows, func(batch *pb.Batch, end bool) *pb.ServerFrame {
 			return &pb.ServerFrame{Frame: &pb.ServerFrame_ReadResult{ReadResult: &pb.ReadResult{
-				RequestId: r.GetRequestId(), Rows: batch, Last: last && end,
+				RequestId: request, Rows: batch, Last: last && end,
 			}}}
 		})
 	}
@@ -339,7 +355,7 @@ func (x *sessionStream) read(r *pb.Read) error {
 	var rows []lineage.Entry // read and not sent yet: less than a frame
 	for len(keys) > 0 {
 		n := pending.next()
-		values, err := x.session.Read(x.ctx, keys[:n])
+		values, err := session.Read(x.ctx, keys[:n])
 		if err != nil {
 			return err
 		}
@@ -367,10 +383,10 @@ func (x *sessionStream) read(r *pb.Read) error {
 }
 
 // sendRows sends rows in as many frames as they need, at least one.
-func (x *sessionStream) sendRows(rows []lineage.Entry, frame func(batch *pb.Batch, last bool) *pb.ServerFrame) error {
+func (x *sessionStream) sendRows(codec *batchCodec, rows []lineage.Entry, frame func(batch *pb.Batch, last bool) *pb.ServerFrame) error {
 	for {
 		n := split(rows, softFrameBytes, int(x.service.limits.GetMaxBatchRows()))
-		batch, err := x.codec.encode(rows[:n])
+		batch, err := codec.encode(rows[:n])
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -103,4 +108,77 @@ func openForRace(t *testing.T, l *Lineage, token string, bases []Base) *Session 
 		t.Fatal(err)
 	}
 	return s
+}
+
+// TestReadsWhileWritingAndFlattening reads a fork's rows, as reads that overtake do, while it is written to and made
+// independent, and its parent's rows go away.
+func TestReadsWhileWritingAndFlattening(t *testing.T) {
+	st := memory.New()
+	l := openLineage(t, st, Options{Lease: time.Hour})
+	parent := openForRace(t, l, "parent", nil)
+	const rows = 500
+	putKeys(t, parent, 1, 1, 0, rows)
+	takeSnapshot(t, parent, "base", 1)
+	fork := openForRace(t, l, "fork", []Base{{"base", Range{0, 0}}})
+	if err := parent.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Release(t.Context(), "base"); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer cancel()
+	var flattened atomic.Bool
+	others.Go(func() {
+		if err := flattenInSteps(ctx, fork); err != nil && ctx.Err() == nil {
+			t.Errorf("flatten: %v", err)
+		}
+		flattened.Store(true)
+	})
+	others.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := l.collect(ctx, false); err != nil && ctx.Err() == nil {
+				t.Errorf("collect: %v", err)
+			}
+		}
+	})
+	others.Go(func() {
+		for seq := uint64(1); ctx.Err() == nil; seq++ {
+			value := fmt.Append(nil, seq)
+			err := fork.Write(ctx, seq, 1, []Entry{{Op: OpPut, Key: []byte("a"), Value: value}, {Op: OpPut, Key: []byte("b"), Value: value}})
+			if err != nil && ctx.Err() == nil {
+				t.Errorf("write: %v", err)
+			}
+		}
+	})
+	older := 0
+	for after := 0; after < 200; after++ {
+		if !flattened.Load() {
+			after = 0
+		}
+		key := rand.IntN(rows)
+		values, err := fork.Read(ctx, []Entry{{Key: fmt.Appendf(nil, "key-%d", key)}, {Key: []byte("a")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(values[0]) != "1" {
+			t.Fatalf("key %d: the fork sees %q", key, values[0])
+		}
+		newer := 0
+		if values[1] != nil {
+			if newer, err = strconv.Atoi(string(values[1])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if newer < older {
+			t.Fatalf("read %d after %d", newer, older)
+		}
+		older = newer
+	}
+	if older == 0 {
+		t.Fatal("no write was seen")
+	}
 }

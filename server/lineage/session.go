@@ -18,7 +18,10 @@ type attached struct {
 	record *sessionRecord // as of the first stream; what the session sees now is in parts
 	unsure atomic.Bool    // it is not known whether layers were cut: only a new stream finds out
 
-	mu         sync.Mutex // held through each write: frames of a session are worked through one by one
+	// mu is held through each call that uses the fields below: shared by writes and reads, which must not wait
+	// for writes, exclusively by what changes them otherwise.
+	mu         sync.RWMutex
+	writes     sync.Mutex // held through each write: writes of a session come one by one
 	attachment uint64     // number of the newest stream here
 	parts      []part
 	empty      []bool // of each part, whether the session started it with no rows
@@ -269,10 +272,11 @@ func (a *attached) state(number uint16) (*sessionState, error) {
 	return a.states[number], nil
 }
 
-// Read looks up rows; nil for those that have no value.
+// Read looks up rows; nil for those that have no value. For any goroutine; it does not wait for a Write that
+// is going on, so which version it finds of a row of that Write is open.
 func (s *Session) Read(ctx context.Context, keys []Entry) ([][]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	values := make([][]byte, len(keys))
 	found := make([]resolution, len(keys))
 	open := make([]int, len(keys)) // entries that no layer has decided yet

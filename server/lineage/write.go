@@ -13,8 +13,10 @@ import (
 // Write applies the entries of one frame in one transaction. A seq that was applied before does
 // nothing. The changes are visible on return; Durable tells when they are durable.
 func (s *Session) Write(ctx context.Context, seq, epoch uint64, entries []Entry) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.writes.Lock()
+	defer s.writes.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	if err := s.checkEntries(entries); err != nil {
 		return err
 	}

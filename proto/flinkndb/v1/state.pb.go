@@ -1582,7 +1582,8 @@ func (x *Write) GetBatch() *Batch {
 
 type WriteAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	DurableSeq    uint64                 `protobuf:"varint,1,opt,name=durable_seq,json=durableSeq,proto3" json:"durable_seq,omitempty"` // all Writes up to this one are durable
+	DurableSeq    uint64                 `protobuf:"varint,1,opt,name=durable_seq,json=durableSeq,proto3" json:"durable_seq,omitempty"` // all Writes up to this one are durable; 0 = no news
+	AppliedSeq    uint64                 `protobuf:"varint,2,opt,name=applied_seq,json=appliedSeq,proto3" json:"applied_seq,omitempty"` // all Writes up to this one are seen by Reads; 0 = no news
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1624,11 +1625,21 @@ func (x *WriteAck) GetDurableSeq() uint64 {
 	return 0
 }
 
+func (x *WriteAck) GetAppliedSeq() uint64 {
+	if x != nil {
+		return x.AppliedSeq
+	}
+	return 0
+}
+
 // Looks up rows by key. op of the entries is OP_NONE.
 type Read struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RequestId     uint64                 `protobuf:"varint,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // chosen by the client, unique within the session
-	Keys          *Batch                 `protobuf:"bytes,2,opt,name=keys,proto3" json:"keys,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	RequestId uint64                 `protobuf:"varint,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // chosen by the client, unique within the session
+	Keys      *Batch                 `protobuf:"bytes,2,opt,name=keys,proto3" json:"keys,omitempty"`
+	// The rows are changed by no Write before this frame that the client does not know to be applied, so the
+	// server may answer before it has worked on these. It still answers before any frame that follows.
+	Overtakes     bool `protobuf:"varint,3,opt,name=overtakes,proto3" json:"overtakes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1675,6 +1686,13 @@ func (x *Read) GetKeys() *Batch {
 		return x.Keys
 	}
 	return nil
+}
+
+func (x *Read) GetOvertakes() bool {
+	if x != nil {
+		return x.Overtakes
+	}
+	return false
 }
 
 // Answers in the order of the request, with op OP_PUT or OP_DELETE and an empty key. A large
@@ -3876,14 +3894,17 @@ const file_flinkndb_v1_state_proto_rawDesc = "" +
 	"\x05Write\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12(\n" +
-	"\x05batch\x18\x03 \x01(\v2\x12.flinkndb.v1.BatchR\x05batch\"+\n" +
+	"\x05batch\x18\x03 \x01(\v2\x12.flinkndb.v1.BatchR\x05batch\"L\n" +
 	"\bWriteAck\x12\x1f\n" +
 	"\vdurable_seq\x18\x01 \x01(\x04R\n" +
-	"durableSeq\"M\n" +
+	"durableSeq\x12\x1f\n" +
+	"\vapplied_seq\x18\x02 \x01(\x04R\n" +
+	"appliedSeq\"k\n" +
 	"\x04Read\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12&\n" +
-	"\x04keys\x18\x02 \x01(\v2\x12.flinkndb.v1.BatchR\x04keys\"g\n" +
+	"\x04keys\x18\x02 \x01(\v2\x12.flinkndb.v1.BatchR\x04keys\x12\x1c\n" +
+	"\tovertakes\x18\x03 \x01(\bR\tovertakes\"g\n" +
 	"\n" +
 	"ReadResult\x12\x1d\n" +
 	"\n" +

@@ -23,6 +23,7 @@ import org.flinkndb.proto.v1.ScanOrder;
 import org.flinkndb.proto.v1.ServerFrame;
 import org.flinkndb.proto.v1.TakeSnapshot;
 import org.flinkndb.proto.v1.Write;
+import org.flinkndb.proto.v1.WriteAck;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -40,8 +41,9 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * A session over gRPC. Frames go out in the order in which the lock is taken; what has no answer yet
- * is kept in that order in {@link Outstanding} and sent again on a new stream.
+ * A session over gRPC. Frames go out in the order in which the lock is taken, but for reads of rows that
+ * no write on its way changes: these go first. What has no answer yet is kept in that order in {@link
+ * Outstanding} and sent again on a new stream.
  */
 final class GrpcStateSession implements StateSession, SessionStream.Owner {
     private static final Logger LOG = LoggerFactory.getLogger(GrpcStateSession.class);
@@ -236,6 +238,7 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
         checkSizes(batch);
         long bytes = batch.dataBytes() + 32L * batch.size();
         Write.Builder write = Write.newBuilder().setEpoch(epoch).setBatch(Batches.toWire(batch));
+        RecentWrites.Rows rows = RecentWrites.Rows.of(batch);
         lock.lockInterruptibly();
         try {
             while (failure == null
@@ -247,9 +250,9 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
             checkUsable();
             long seq = nextSeq++;
             ClientFrame frame = ClientFrame.newBuilder().setWrite(write.setSeq(seq)).build();
-            outstanding.addWrite(seq, frame, bytes);
+            outstanding.addWrite(seq, frame, rows, bytes);
             keyGroupRows.note(batch);
-            send(frame);
+            sendNext();
         } finally {
             lock.unlock();
         }
@@ -268,11 +271,28 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
             checkSizes(keys);
             Read.Builder read = Read.newBuilder().setKeys(Batches.toWire(keys));
             listener.sent(keys.size(), keys.dataBytes());
-            return request(
-                    id -> ClientFrame.newBuilder().setRead(read.setRequestId(id)).build(),
-                    Request.rows(keys.size()));
+            return read(read, RecentWrites.Rows.of(keys), Request.rows(keys.size()));
         } catch (IOException e) {
             return failed(e);
+        }
+    }
+
+    private CompletableFuture<EntryBatch> read(
+            Read.Builder read, RecentWrites.Rows rows, Request<EntryBatch> request) {
+        lock.lock();
+        try {
+            if (failure == null && !closing && attached && !outstanding.mayChange(rows)) {
+                long id = nextRequest++;
+                ClientFrame inTurn =
+                        ClientFrame.newBuilder().setRead(read.setRequestId(id)).build();
+                outstanding.addSent(id, inTurn, request);
+                send(ClientFrame.newBuilder().setRead(read.setOvertakes(true)).build());
+                return request.future();
+            }
+            return request(
+                    id -> ClientFrame.newBuilder().setRead(read.setRequestId(id)).build(), request);
+        } finally {
+            lock.unlock();
         }
     }
 
@@ -343,7 +363,10 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
                 Notify.newBuilder().setCheckpointId(checkpointId).setCompleted(completed).build();
         lock.lock();
         try {
-            send(ClientFrame.newBuilder().setNotify(notify).build());
+            if (attached) {
+                outstanding.addNotice(ClientFrame.newBuilder().setNotify(notify).build());
+                sendNext();
+            }
         } finally {
             lock.unlock();
         }
@@ -421,7 +444,7 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
             long id = nextRequest++;
             ClientFrame frame = maker.make(id);
             outstanding.addRequest(id, frame, request);
-            send(frame);
+            sendNext();
             return request.future();
         } finally {
             lock.unlock();
@@ -444,6 +467,13 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
         return failure != null
                 ? new StateSessionException(failure.code(), failure.getMessage(), failure)
                 : new StateSessionException("CLOSED", "the session was closed", null);
+    }
+
+    /** Sends what has its turn, if a stream is attached. */
+    private void sendNext() {
+        if (attached) {
+            outstanding.sendNext(stream::send);
+        }
     }
 
     /** Sends now if a stream is attached; what must not be lost is among the outstanding anyway. */
@@ -504,7 +534,7 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
                         frame.getAttached().getDurableSeq());
                 return;
             case WRITE_ACK:
-                onDurable(from, frame.getWriteAck().getDurableSeq());
+                onWritten(from, frame.getWriteAck());
                 return;
             case CLOSED:
                 closed.complete(null);
@@ -536,18 +566,26 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
             for (RegisterState state : states) {
                 send(ClientFrame.newBuilder().setRegisterState(state).build());
             }
-            outstanding.forEachUnapplied(applied, this::send);
+            outstanding.restart(applied);
+            sendNext();
         } finally {
             lock.unlock();
         }
     }
 
-    private void onDurable(SessionStream from, long durable) {
+    private void onWritten(SessionStream from, WriteAck ack) {
         lock.lock();
         try {
-            if (from == stream) {
-                outstanding.durable(durable);
+            if (from != stream) {
+                return;
+            }
+            outstanding.applied(ack.getAppliedSeq());
+            if (ack.getDurableSeq() > 0) {
+                outstanding.durable(ack.getDurableSeq());
                 acknowledged.signalAll();
+            }
+            if (!closing) {
+                sendNext();
             }
         } finally {
             lock.unlock();

@@ -2,6 +2,7 @@ package org.flinkndb.client;
 
 import org.flinkndb.proto.v1.ClientFrame;
 
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
@@ -10,11 +11,22 @@ import java.util.Map;
 import java.util.function.Consumer;
 
 /**
- * Frames that have no answer yet, in the order in which they were sent: writes until they are
- * durable, requests until they are answered. Guarded by the session's lock.
+ * Frames that have no answer yet, in the order in which they were handed over: writes until they are
+ * durable, requests until they are answered. Also those among them that are still to be sent: only so
+ * many writes are on the way to the server that it is never idle, so that a read which need not wait
+ * for them is not held up by them in the connection either. Guarded by the session's lock.
  */
 final class Outstanding {
-    /** Keyed by order of sending; removal keeps the order of the others. */
+    /**
+     * Bytes of writes that are sent and not applied: one batch that is worked on, one that is there. The
+     * server takes as much without keeping what follows waiting.
+     */
+    private static final long ON_THE_WAY_BYTES = 2 << 20;
+
+    /** The same in frames. */
+    private static final int ON_THE_WAY = 32;
+
+    /** Keyed by order of handing over; removal keeps the order of the others. */
     private final Map<Long, Item> items = new LinkedHashMap<>();
 
     private final Map<Long, Long> requestKeys = new LinkedHashMap<>();
@@ -22,29 +34,90 @@ final class Outstanding {
     private long nextKey;
     private long writeBytes;
 
+    private final ArrayDeque<Item> unsent = new ArrayDeque<>();
+    private final ArrayDeque<Item> onTheWay = new ArrayDeque<>(); // writes
+    private long onTheWayBytes;
+
+    private final RecentWrites recentWrites = new RecentWrites();
+
     private static final class Item {
         private final ClientFrame frame;
-        private final long seq;
+        private final long seq; // 0 = not a write
         private final long bytes;
+        private final RecentWrites.Rows rows; // of a write
         private final Request<?> request;
 
-        private Item(ClientFrame frame, long seq, long bytes, Request<?> request) {
+        private Item(
+                ClientFrame frame,
+                long seq,
+                long bytes,
+                RecentWrites.Rows rows,
+                Request<?> request) {
             this.frame = frame;
             this.seq = seq;
             this.bytes = bytes;
+            this.rows = rows;
             this.request = request;
         }
     }
 
-    void addWrite(long seq, ClientFrame frame, long bytes) {
+    /** Adds a write, to be sent in its turn. */
+    void addWrite(long seq, ClientFrame frame, RecentWrites.Rows rows, long bytes) {
+        Item item = new Item(frame, seq, bytes, rows, null);
         writeKeys.put(seq, nextKey);
-        items.put(nextKey++, new Item(frame, seq, bytes, null));
+        items.put(nextKey++, item);
         writeBytes += bytes;
+        unsent.add(item);
+        recentWrites.note(seq, rows);
     }
 
+    /** Adds a request, to be sent in its turn. */
     void addRequest(long id, ClientFrame frame, Request<?> request) {
+        unsent.add(add(id, frame, request));
+    }
+
+    /**
+     * Adds a request that is sent at once, before what waits for its turn.
+     *
+     * @param again what to send on another stream, in its turn
+     */
+    void addSent(long id, ClientFrame again, Request<?> request) {
+        add(id, again, request);
+    }
+
+    private Item add(long id, ClientFrame frame, Request<?> request) {
+        Item item = new Item(frame, 0, 0, null, request);
         requestKeys.put(id, nextKey);
-        items.put(nextKey++, new Item(frame, 0, 0, request));
+        items.put(nextKey++, item);
+        return item;
+    }
+
+    /** Adds a frame without an answer, to be sent in its turn; it is lost with the stream. */
+    void addNotice(ClientFrame frame) {
+        unsent.add(new Item(frame, 0, 0, null, null));
+    }
+
+    /** Whether rows may be changed by a write that is not known to be applied. */
+    boolean mayChange(RecentWrites.Rows rows) {
+        return recentWrites.mayChange(rows);
+    }
+
+    /** Gives, in order, what can be sent now. */
+    void sendNext(Consumer<ClientFrame> action) {
+        while (!unsent.isEmpty() && hasRoom(unsent.peek())) {
+            Item item = unsent.poll();
+            if (item.seq > 0) {
+                onTheWay.add(item);
+                onTheWayBytes += item.bytes;
+            }
+            action.accept(item.frame);
+        }
+    }
+
+    private boolean hasRoom(Item item) {
+        return item.seq == 0
+                || onTheWay.isEmpty()
+                || onTheWay.size() < ON_THE_WAY && onTheWayBytes + item.bytes <= ON_THE_WAY_BYTES;
     }
 
     /** Bytes of writes that are not durable. */
@@ -52,8 +125,17 @@ final class Outstanding {
         return writeBytes;
     }
 
+    /** Writes up to a seq are applied. */
+    void applied(long seq) {
+        recentWrites.applied(seq);
+        while (!onTheWay.isEmpty() && onTheWay.peek().seq <= seq) {
+            onTheWayBytes -= onTheWay.poll().bytes;
+        }
+    }
+
     /** Writes up to a seq are durable. */
     void durable(long seq) {
+        applied(seq);
         Iterator<Map.Entry<Long, Long>> oldest = writeKeys.entrySet().iterator();
         while (oldest.hasNext()) {
             Map.Entry<Long, Long> write = oldest.next();
@@ -74,11 +156,21 @@ final class Outstanding {
         items.remove(requestKeys.remove(id));
     }
 
-    /** Gives, in order, the requests and those writes that the server has not applied. */
-    void forEachUnapplied(long applied, Consumer<ClientFrame> action) {
+    /**
+     * Starts again on a new stream, at a server that has applied writes up to a seq, maybe fewer than
+     * the one before had: requests and the other writes will be sent in their order.
+     */
+    void restart(long serverApplied) {
+        unsent.clear();
+        onTheWay.clear();
+        onTheWayBytes = 0;
+        recentWrites.restart(serverApplied);
         for (Item item : items.values()) {
-            if (item.request != null || item.seq > applied) {
-                action.accept(item.frame);
+            if (item.request != null) {
+                unsent.add(item);
+            } else if (item.seq > serverApplied) {
+                unsent.add(item);
+                recentWrites.note(item.seq, item.rows);
             }
         }
     }
@@ -99,6 +191,7 @@ final class Outstanding {
             requests.add(items.remove(key).request);
         }
         requestKeys.clear();
+        unsent.removeIf(item -> item.request != null);
         return requests;
     }
 }

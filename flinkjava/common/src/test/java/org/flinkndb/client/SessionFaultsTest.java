@@ -18,7 +18,12 @@ import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.Random;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
@@ -190,6 +195,86 @@ class SessionFaultsTest {
                 all.append(',').append(i);
             }
             assertThat(value(session, list, "k")).isEqualTo(all.toString());
+        }
+    }
+
+    /**
+     * Reads go before writes on their way, unless these change their rows: whatever is read is what was
+     * written last, though the server is killed meanwhile and forgets what was not durable.
+     */
+    @Test
+    void readsThatOvertakeSeeAllThatWasWritten() throws Exception {
+        long seed = System.nanoTime();
+        Random random = new Random(seed);
+        int keys = 5000;
+        int[] written = new int[keys];
+        Map<Integer, CompletableFuture<EntryBatch>> asked = new LinkedHashMap<>();
+        try (StateSession session = open()) {
+            int state = session.registerState("v", StateKind.VALUE);
+            for (int round = 1; round <= 400; round++) {
+                EntryBatch batch = new EntryBatch();
+                for (int i = 0; i < 200; i++) {
+                    int key = random.nextInt(keys);
+                    written[key] = round;
+                    batch.add(
+                            state,
+                            0,
+                            EntryBatch.OP_PUT,
+                            bytes("k" + key),
+                            bytes("v".repeat(1000) + round));
+                }
+                session.write(1, batch);
+                if (round % 100 == 50) {
+                    server.kill();
+                    server.restart();
+                }
+                asked.clear();
+                for (int i = 0; i < 5; i++) {
+                    int key = random.nextInt(keys);
+                    asked.put(key, read(session, state, "k" + key));
+                }
+                for (Map.Entry<Integer, CompletableFuture<EntryBatch>> read : asked.entrySet()) {
+                    EntryBatch answer = session.await(read.getValue());
+                    int expected = written[read.getKey()];
+                    assertThat(new String(answer.value(0), StandardCharsets.UTF_8))
+                            .as("seed %d, round %d, key %d", seed, round, read.getKey())
+                            .isEqualTo(expected == 0 ? "" : "v".repeat(1000) + expected);
+                }
+            }
+        }
+    }
+
+    /** What is behind many writes in the connection would wait for seconds. */
+    @Test
+    void aReadDoesNotWaitForTheWritesBeforeIt() throws Exception {
+        try (StateSession session = open()) {
+            int state = session.registerState("v", StateKind.VALUE);
+            session.write(1, row(state, "k", "x"));
+            assertThat(value(session, state, "k")).isEqualTo("x");
+            session.write(1, row(state, "k", "y"));
+            server.freeze(); // so that all is on its way before anything is answered
+            for (int i = 0; i < 250; i++) {
+                EntryBatch batch = new EntryBatch();
+                for (int j = 0; j < 100; j++) {
+                    byte[] value = bytes("v".repeat(1000));
+                    batch.add(state, 0, EntryBatch.OP_PUT, bytes("w" + i + "/" + j), value);
+                }
+                session.write(1, batch);
+            }
+            List<String> answered = Collections.synchronizedList(new ArrayList<>());
+            CompletableFuture<?> inTurn =
+                    read(session, state, "w249/0").thenRun(() -> answered.add("in its turn"));
+            List<CompletableFuture<?>> others = new ArrayList<>();
+            for (int i = 0; i < 20; i++) {
+                others.add(read(session, state, "o" + i).thenRun(() -> answered.add("ahead")));
+            }
+            server.thaw();
+            session.await(inTurn);
+            for (CompletableFuture<?> other : others) {
+                session.await(other);
+            }
+            assertThat(answered.indexOf("in its turn")).isGreaterThan(10); // some may be unlucky
+            assertThat(value(session, state, "k")).isEqualTo("y");
         }
     }
 
