@@ -25,8 +25,8 @@ const (
 	// chaosSeed is the variable that repeats the choices of a campaign.
 	chaosSeed = "FLINKNDB_CHAOS_SEED"
 	// shortCampaign is how many minutes of input a campaign has that nobody asked for: with `make test`. It takes
-	// up to three times as long, because the job stands still while it recovers.
-	shortCampaign = 1
+	// up to twice as long, because the job stands still while it recovers.
+	shortCampaign = 1.5
 	// databaseConnections is how many the server opens to each MySQL server at most, unless told otherwise.
 	databaseConnections = 16
 )
