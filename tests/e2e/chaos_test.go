@@ -12,13 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/flinkndb/flinkndb/tests/faultproxy"
 	"github.com/flinkndb/flinkndb/tests/flinkcluster"
-	"github.com/flinkndb/flinkndb/tests/ndb"
 )
 
 const (
@@ -26,20 +24,12 @@ const (
 	chaosMinutes = "FLINKNDB_CHAOS_MINUTES"
 	// chaosSeed is the variable that repeats the choices of a campaign.
 	chaosSeed = "FLINKNDB_CHAOS_SEED"
+	// shortCampaign is how many minutes of input a campaign has that nobody asked for: with `make test`. It takes
+	// up to twice as long, because the job stands still while it recovers.
+	shortCampaign = 1.5
 	// databaseConnections is how many the server opens to each MySQL server at most, unless told otherwise.
 	databaseConnections = 16
 )
-
-// fault is something bad that ends again.
-type fault struct {
-	name string
-	// of is what it strikes; faults of the same thing do not happen together.
-	of string
-	// strike does it; what it returns puts things right.
-	strike func() (amend func() error, err error)
-	// long says that it may last; others are put right at once or soon.
-	long bool
-}
 
 // campaign injects faults into a job whose every record checks the state it finds.
 type campaign struct {
@@ -47,36 +37,54 @@ type campaign struct {
 	random *rand.Rand
 	proxy  *faultproxy.Proxy
 	faults []fault
+	// deck holds the faults that come next, in this order: each kind strikes once before any does again.
+	deck   []fault
 	counts map[string]int
+	// seen counts what the faults led to.
+	seen map[string]int
+	// leftOut are faults that cannot be injected here, and why.
+	leftOut []string
+	// idle is what the server had open before the job came.
+	idle serverThings
 	// sockets is how many the server may have open when no session is left: it listens, Flink's processes keep one
 	// each to release snapshots, and a database takes some.
-	sockets int
-	ledger  ledger
-	job     string
+	sockets    int
+	serverHTTP string
+	ledger     ledger
+	job        string
+	// lasting is how long to strike at most; the job then reads what is left of its input.
+	lasting time.Duration
 }
 
 // TestChaos has random faults strike Flink, the server, and the network between them, on the embedded store.
 func TestChaos(t *testing.T) {
-	c := newCampaign(t, campaignMinutes(t), "")
+	disk, err := smallDisk(t, 512<<20)
+	if err != nil {
+		c := newCampaign(t, "")
+		c.leaveOut("full disk", err)
+		c.run()
+		return
+	}
+	c := newCampaign(t, "pebble:"+filepath.Join(disk.Dir(), "store"))
+	c.faults = append(c.faults, c.diskFaults(disk)...)
 	c.run()
 }
 
 // TestChaosOnNDB adds the database's processes to what is struck.
 func TestChaosOnNDB(t *testing.T) {
-	minutes := campaignMinutes(t)
 	database := startNDB(t)
-	c := newCampaign(t, minutes, database.URL("durability=disk"))
+	c := newCampaign(t, database.URL("durability=disk"))
 	c.faults = append(c.faults, c.databaseFaults(database)...)
 	c.sockets += 2 * databaseConnections
 	c.run()
 }
 
-// campaignMinutes says how long a campaign lasts, and skips the test when nobody asked for one.
+// campaignMinutes says how much input a campaign has.
 func campaignMinutes(t *testing.T) float64 {
 	t.Helper()
 	text := os.Getenv(chaosMinutes)
 	if text == "" {
-		t.Skipf("a campaign lasts minutes or hours: `make chaos`, or set %s", chaosMinutes)
+		return shortCampaign
 	}
 	minutes, err := strconv.ParseFloat(text, 64)
 	if err != nil || minutes <= 0 {
@@ -85,8 +93,9 @@ func campaignMinutes(t *testing.T) float64 {
 	return minutes
 }
 
-func newCampaign(t *testing.T, minutes float64, store string) *campaign {
+func newCampaign(t *testing.T, store string) *campaign {
 	t.Helper()
+	minutes := campaignMinutes(t)
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv(chaosSeed); text != "" {
 		var err error
@@ -104,13 +113,16 @@ func newCampaign(t *testing.T, minutes float64, store string) *campaign {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := newEnvironmentFor(t, time.Duration(minutes*float64(time.Minute))+15*time.Minute, store, flinkcluster.Options{
-		TaskManagers: 2, Slots: 2, HighAvailability: true, Config: map[string]string{
+	clocks := newClocks(t, dir)
+	serverHTTP := freeAddress(t)
+	limit := time.Duration(minutes*float64(time.Minute))*4 + 15*time.Minute
+	e := newEnvironmentFor(t, limit, clocks.buildServer(t), store, flinkcluster.Options{
+		TaskManagers: 2, Slots: 2, HighAvailability: true, Environment: clocks.environment, Config: map[string]string{
 			"state.backend.ndb.address":                            proxy.Address(),
 			"heartbeat.timeout":                                    "5000",
 			"execution.checkpointing.timeout":                      "60 s",
 			"execution.checkpointing.tolerable-failed-checkpoints": "100",
-		}}, "--abandoned-retention", "1s")
+		}}, "--abandoned-retention", "1s", "--sweep-interval", "1s", "--flatten-delay", "0s", "--http", serverHTTP)
 	t.Cleanup(func() {
 		if err := proxy.Close(); err != nil {
 			t.Error(err)
@@ -119,34 +131,59 @@ func newCampaign(t *testing.T, minutes float64, store string) *campaign {
 	proxy.Forward(strings.TrimPrefix(e.server.Address(), "unix://"))
 	const rate = 2_000
 	c := &campaign{
-		environment: e, random: rand.New(rand.NewPCG(seed, 0)), proxy: proxy, counts: make(map[string]int), sockets: 8,
-		ledger: ledger{keys: 500, records: int(minutes * 60 * rate), rate: rate},
+		environment: e, random: rand.New(rand.NewPCG(seed, 0)), proxy: proxy, counts: make(map[string]int), seen: make(map[string]int), sockets: 9,
+		serverHTTP: serverHTTP, ledger: ledger{keys: 500, records: int(minutes * 60 * rate), rate: rate},
+		lasting: time.Duration(2 * minutes * float64(time.Minute)),
 	}
-	c.faults = c.commonFaults()
+	c.faults = append(c.processFaults(), c.networkFaults()...)
+	c.faults = append(c.faults, c.clockFaults(clocks)...)
+	c.idle = c.serverThings()
 	return c
+}
+
+// leaveOut notes that a fault cannot be injected here.
+func (c *campaign) leaveOut(name string, why error) {
+	c.leftOut = append(c.leftOut, fmt.Sprintf("%s: %v", name, why))
 }
 
 // run strikes until the job has read all its input, and then demands the exact result, and that nothing is left.
 func (c *campaign) run() {
 	c.t.Helper()
 	c.job = c.submit(c.upload(), c.ledger.run(2))
-	for !c.finished() {
+	for end := time.Now().Add(c.lasting); time.Now().Before(end) && !c.finished(); {
 		c.settle()
 		time.Sleep(time.Duration(c.random.IntN(1_000)) * time.Millisecond) // the moment is to be random
-		if c.random.IntN(4) == 0 {
+		switch c.random.IntN(8) {
+		case 0, 1:
 			c.move()
-		} else {
+		case 2:
+			c.fork()
+		default:
 			c.strike(1 + c.random.IntN(2))
 		}
 	}
+	c.must(flinkcluster.Poll(c.ctx, c.lasting+5*time.Minute, "the end of the input", c.finished))
 	c.verify(c.ledger)
 	c.awaitNothingLeft()
+	c.report()
+}
+
+// report prints what happened and what was found.
+func (c *campaign) report() {
+	c.t.Helper()
 	total := 0
 	for _, name := range slices.Sorted(maps.Keys(c.counts)) {
 		c.t.Logf("%4d × %s", c.counts[name], name)
 		total += c.counts[name]
 	}
-	c.t.Logf("%d faults and moves; %d records, %d keys exact, nothing left", total, c.ledger.records, c.ledger.keys)
+	for _, name := range slices.Sorted(maps.Keys(c.seen)) {
+		c.t.Logf("seen: %4d × %s", c.seen[name], name)
+	}
+	for _, why := range c.leftOut {
+		c.t.Logf("left out: %s", why)
+	}
+	c.t.Logf("%d faults and moves, %d kinds of fault left out; each of %d records found its key's states as they must be, %d keys exact, nothing left",
+		total, len(c.leftOut), c.ledger.records, c.ledger.keys)
 	if total == 0 {
 		c.t.Fatal("nothing happened: the campaign shows nothing")
 	}
@@ -175,7 +212,7 @@ func (c *campaign) finished() bool {
 func (c *campaign) settle() {
 	c.t.Helper()
 	before := -1
-	c.must(c.cluster.AwaitJob(c.ctx, c.job, 4*time.Minute, "running and taking checkpoints", func(j *flinkcluster.Job) bool {
+	c.must(c.cluster.AwaitJob(c.ctx, c.job, 5*time.Minute, "running and taking checkpoints", func(j *flinkcluster.Job) bool {
 		if j.State == "FINISHED" {
 			return true
 		}
@@ -197,17 +234,20 @@ func (c *campaign) strike(together int) {
 	var names []string
 	lasting := time.Duration(0)
 	struck := make(map[string]bool)
-	for _, i := range c.random.Perm(len(c.faults)) {
-		f := c.faults[i]
-		if struck[f.of] || len(struck) == together {
-			continue
-		}
+	for range together {
+		f := c.next(struck)
 		struck[f.of] = true
 		names = append(names, f.name)
 		c.counts[f.name]++
 		amend, err := f.strike()
-		c.must(err)
-		amends = append(amends, amend)
+		if err != nil {
+			c.t.Fatalf("%s: %v", f.name, err)
+		}
+		if f.of == "database" { // a server does not start without it
+			amends = slices.Insert(amends, 0, amend)
+		} else {
+			amends = append(amends, amend)
+		}
 		if f.long {
 			lasting = max(lasting, time.Duration(c.random.IntN(8_000))*time.Millisecond)
 		}
@@ -219,26 +259,35 @@ func (c *campaign) strike(together int) {
 	}
 }
 
+// next draws the next fault of something that is not among those struck.
+func (c *campaign) next(struck map[string]bool) fault {
+	for {
+		for i, f := range c.deck {
+			if !struck[f.of] {
+				c.deck = slices.Delete(c.deck, i, i+1)
+				return f
+			}
+		}
+		for _, i := range c.random.Perm(len(c.faults)) {
+			c.deck = append(c.deck, c.faults[i])
+		}
+	}
+}
+
 // move takes the job elsewhere, with another parallelism: through a savepoint or a retained checkpoint, while a
 // connection may be cut. A savepoint that fails leaves the job running where it is.
 func (c *campaign) move() {
 	c.t.Helper()
-	run := c.ledger.run(1 + c.random.IntN(4))
+	run := c.ledger.run(1 + c.random.IntN(3)) // a fork is to find a slot
 	kind := []string{"NATIVE", "CANONICAL", "retained checkpoint"}[c.random.IntN(3)]
-	if c.random.IntN(2) == 0 {
-		cut := time.AfterFunc(time.Duration(c.random.IntN(300))*time.Millisecond, c.proxy.Cut)
-		defer cut.Stop()
-	}
+	defer c.cutSoon()()
 	if kind == "retained checkpoint" {
 		stats, err := c.cluster.Checkpoints(c.ctx, c.job)
 		c.must(err)
 		if c.finished() || stats.Latest.Completed == nil {
 			return
 		}
-		if err := c.cluster.Cancel(c.ctx, c.job); err != nil {
-			// It may have ended meanwhile, which Flink's REST interface tells seconds later.
-			c.t.Logf("cancel: %.200v", err)
-			c.must(c.cluster.AwaitJob(c.ctx, c.job, 10*time.Second, "finished", func(j *flinkcluster.Job) bool { return j.State == "FINISHED" }))
+		if !c.stop() {
 			return
 		}
 		run.SavepointPath, run.ClaimMode = c.retainedCheckpoint(), "CLAIM"
@@ -246,7 +295,7 @@ func (c *campaign) move() {
 		path, err := c.cluster.Savepoint(c.ctx, c.job, kind, true)
 		if err != nil {
 			c.t.Logf("%s savepoint: %.200v", kind, err)
-			c.counts["savepoint that failed"]++
+			c.seen["savepoint that failed"]++
 			return
 		}
 		run.SavepointPath, run.ClaimMode = path, "CLAIM"
@@ -254,6 +303,66 @@ func (c *campaign) move() {
 	c.t.Logf("move with %s to parallelism %d", kind, run.Parallelism)
 	c.counts["move with "+kind]++
 	c.job = c.submit(c.upload(), run) // a JobManager that was killed took earlier uploads with it
+	if c.random.IntN(2) == 0 {
+		c.strike(1) // while the job is restored
+	}
+}
+
+// cutSoon has connections cut within the next moments, or not; what it returns calls that off.
+func (c *campaign) cutSoon() func() {
+	if c.random.IntN(2) == 0 {
+		return func() {}
+	}
+	cut := time.AfterFunc(time.Duration(c.random.IntN(300))*time.Millisecond, c.proxy.Cut)
+	return func() { cut.Stop() }
+}
+
+// fork starts a second job from a savepoint of the running one, strikes both, has the second take checkpoints of what
+// it makes of its parent's state, and cancels it. Like the first, it checks each state that it finds.
+func (c *campaign) fork() {
+	c.t.Helper()
+	defer c.cutSoon()()
+	path, err := c.cluster.Savepoint(c.ctx, c.job, "NATIVE", false)
+	if err != nil {
+		c.t.Logf("savepoint for a fork: %.200v", err)
+		c.seen["savepoint that failed"]++
+		return
+	}
+	c.t.Log("fork")
+	c.counts["fork"]++
+	run := c.ledger.run(1)
+	run.SavepointPath, run.ClaimMode = path, "NO_CLAIM"
+	parent := c.job
+	c.job = c.submit(c.upload(), run)
+	c.settle()
+	c.strike(1)
+	c.settle()
+	if !c.finished() && c.stop() {
+		c.dispose(c.retainedCheckpoint())
+	}
+	c.dispose(path)
+	c.job = parent
+}
+
+// dispose has Flink discard what it left behind. Should it fail, the end of the campaign shows the snapshot.
+func (c *campaign) dispose(path string) {
+	c.t.Helper()
+	if err := c.cluster.DisposeSavepoint(c.ctx, path); err != nil {
+		c.t.Logf("disposal: %.200v", err)
+		c.seen["disposal that failed"]++
+	}
+}
+
+// stop cancels the job; false says that it had come to its end.
+func (c *campaign) stop() bool {
+	c.t.Helper()
+	err := c.cluster.Cancel(c.ctx, c.job)
+	if err != nil {
+		// It may have ended meanwhile, which Flink's REST interface tells seconds later.
+		c.t.Logf("cancel: %.200v", err)
+		c.must(c.cluster.AwaitJob(c.ctx, c.job, 10*time.Second, "finished", func(j *flinkcluster.Job) bool { return j.State == "FINISHED" }))
+	}
+	return err == nil
 }
 
 // retainedCheckpoint is the newest that the job has left behind. Flink's REST interface may be seconds old.
@@ -274,127 +383,4 @@ func (c *campaign) retainedCheckpoint() string {
 		c.t.Fatalf("job %s left no checkpoint behind", c.job)
 	}
 	return newest
-}
-
-func (c *campaign) commonFaults() []fault {
-	nothing := func() error { return nil }
-	manager := func() *flinkcluster.Process {
-		running := c.cluster.TaskManagers()
-		return running[c.random.IntN(len(running))]
-	}
-	return []fault{
-		{name: "TaskManager killed", of: "TaskManager", strike: func() (func() error, error) {
-			err := manager().Kill()
-			return func() error { _, err := c.cluster.AddTaskManager(); return err }, err
-		}},
-		{name: "TaskManager frozen", of: "TaskManager", long: true, strike: func() (func() error, error) {
-			frozen := manager()
-			return func() error { return frozen.Signal(syscall.SIGCONT) }, frozen.Signal(syscall.SIGSTOP)
-		}},
-		{name: "JobManager killed", of: "JobManager", strike: func() (func() error, error) {
-			return func() error { return c.cluster.StartJobManager(c.ctx) }, c.cluster.JobManager().Kill()
-		}},
-		{name: "server killed", of: "server", long: true, strike: func() (func() error, error) {
-			return func() error { return c.server.Restart(c.ctx) }, c.server.Kill()
-		}},
-		{name: "server stopped in its own way", of: "server", strike: func() (func() error, error) {
-			return func() error { return c.server.Restart(c.ctx) }, c.server.Stop()
-		}},
-		{name: "server frozen", of: "server", long: true, strike: func() (func() error, error) {
-			return c.server.Thaw, c.server.Freeze()
-		}},
-		{name: "connections cut", of: "network", strike: func() (func() error, error) {
-			c.proxy.Cut()
-			return nothing, nil
-		}},
-		{name: "network stalled", of: "network", long: true, strike: func() (func() error, error) {
-			c.proxy.Stall()
-			return func() error { c.proxy.Resume(); return nil }, nil
-		}},
-		{name: "network slow", of: "network", long: true, strike: func() (func() error, error) {
-			c.proxy.Delay(time.Duration(1+c.random.IntN(40)) * time.Millisecond)
-			return func() error { c.proxy.Delay(0); return nil }, nil
-		}},
-	}
-}
-
-// databaseFaults leave one of each two processes alone, which is what two replicas are for, and take all once in a while.
-func (c *campaign) databaseFaults(database *ndb.Cluster) []fault {
-	nodes := database.DataNodeIDs()
-	return []fault{
-		{name: "data node killed", of: "database", long: true, strike: func() (func() error, error) {
-			node := nodes[c.random.IntN(len(nodes))]
-			return func() error { return database.StartDataNode(c.ctx, node) }, database.KillDataNode(node)
-		}},
-		{name: "MySQL server killed", of: "database", long: true, strike: func() (func() error, error) {
-			n := 1 + c.random.IntN(2)
-			return func() error { return database.StartMySQL(c.ctx, n) }, database.KillMySQL(n)
-		}},
-		{name: "MySQL server frozen", of: "database", long: true, strike: func() (func() error, error) {
-			n := 1 + c.random.IntN(2)
-			return func() error { return database.ResumeMySQL(n) }, database.PauseMySQL(n)
-		}},
-		{name: "whole database killed", of: "database", strike: func() (func() error, error) {
-			return func() error { return database.Restart(c.ctx) }, database.KillAll()
-		}},
-	}
-}
-
-// awaitNothingLeft demands that the store is empty once the job has ended, without sessions, and that the server has
-// closed their connections. What a killed JobManager did not come to discard, it never discards: that is released
-// by hand, as an administrator would, and counted.
-func (c *campaign) awaitNothingLeft() {
-	c.t.Helper()
-	var left error
-	if err := flinkcluster.Poll(c.ctx, 2*time.Minute, "an empty store", func() bool {
-		left = c.whatIsLeft()
-		return left == nil
-	}); err != nil {
-		c.t.Fatal(errors.Join(err, left))
-	}
-	sockets, err := c.serverSockets()
-	c.must(err)
-	if sockets > c.sockets {
-		c.t.Errorf("the server has %d sockets without a session, at most %d are for other purposes", sockets, c.sockets)
-	}
-}
-
-func (c *campaign) whatIsLeft() error {
-	var sessions struct {
-		Sessions []struct {
-			ID string `json:"session_id"`
-		} `json:"sessions"`
-	}
-	var snapshots struct {
-		Snapshots []struct {
-			ID string `json:"snapshot_id"`
-		} `json:"snapshots"`
-	}
-	if err := errors.Join(c.server.Ask(c.ctx, &sessions, "sessions"), c.server.Ask(c.ctx, &snapshots, "snapshots")); err != nil {
-		return err
-	}
-	if n := len(sessions.Sessions); n > 0 {
-		return fmt.Errorf("%d sessions", n)
-	}
-	for _, snapshot := range snapshots.Snapshots {
-		if _, err := c.server.Command(c.ctx, "snapshots", "--release", snapshot.ID); err != nil {
-			return err
-		}
-		c.counts["snapshot that Flink lost track of"]++
-	}
-	return c.rowsAfterCollection()
-}
-
-// serverSockets counts the open sockets of the server.
-func (c *campaign) serverSockets() (n int, err error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", c.server.Pid()))
-	if err != nil {
-		return 0, err
-	}
-	for _, file := range files {
-		if target, err := os.Readlink(file); err == nil && strings.HasPrefix(target, "socket:") {
-			n++
-		}
-	}
-	return n, nil
 }

@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -72,11 +73,11 @@ func newEnvironment(t *testing.T, opt flinkcluster.Options, serverFlags ...strin
 // newEnvironmentOn is newEnvironment with another store.
 func newEnvironmentOn(t *testing.T, store string, opt flinkcluster.Options, serverFlags ...string) *environment {
 	t.Helper()
-	return newEnvironmentFor(t, 10*time.Minute, store, opt, serverFlags...)
+	return newEnvironmentFor(t, 10*time.Minute, absolute(t, "dist/flinkndb"), store, opt, serverFlags...)
 }
 
-// newEnvironmentFor is newEnvironmentOn for a test that takes longer.
-func newEnvironmentFor(t *testing.T, limit time.Duration, store string, opt flinkcluster.Options, serverFlags ...string) *environment {
+// newEnvironmentFor is newEnvironmentOn for a test that takes longer, with a server built in another way.
+func newEnvironmentFor(t *testing.T, limit time.Duration, binary, store string, opt flinkcluster.Options, serverFlags ...string) *environment {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)
@@ -85,8 +86,8 @@ func newEnvironmentFor(t *testing.T, limit time.Duration, store string, opt flin
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir + "x") })
-	server, err := stateserver.Start(ctx, absolute(t, "dist/flinkndb"), filepath.Join(dir, "s"), store, serverFlags...)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	server, err := stateserver.Start(ctx, binary, filepath.Join(dir, "s"), store, serverFlags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,13 +146,14 @@ func (e *environment) must(err error) {
 // ledger is what a run of the ledger job is to come to.
 type ledger struct {
 	keys, records, rate int
+	payload             int // bytes of each key's ballast; 0 stands for 100
 }
 
 func (l ledger) run(parallelism int) flinkcluster.Run {
 	return flinkcluster.Run{
 		EntryClass: "org.flinkndb.testjobs.LedgerJob",
 		Args: []string{"--keys", strconv.Itoa(l.keys), "--records", strconv.Itoa(l.records),
-			"--rate", strconv.Itoa(l.rate)},
+			"--rate", strconv.Itoa(l.rate), "--payload", strconv.Itoa(cmp.Or(l.payload, 100))},
 		Parallelism: parallelism,
 	}
 }

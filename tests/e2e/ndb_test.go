@@ -24,7 +24,7 @@ func startNDB(t *testing.T) *ndb.Cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // half a minute on an idle machine
 	defer cancel()
 	cluster, err := ndb.Start(ctx, ndb.Options{Dir: filepath.Join(dir, "c"), DataNodes: 2, Replicas: 2, MySQLServers: 2, DataMemory: "512M"})
 	ndb.SkipIfAbsent(t, err)

@@ -78,7 +78,7 @@ func (c *Client) do(request *http.Request, out any) (err error) {
 
 // AwaitREST waits until the JobManager answers.
 func (c *Client) AwaitREST(ctx context.Context, p *Process) error {
-	return poll(ctx, 90*time.Second, "JobManager", func(ctx context.Context) (bool, error) {
+	return poll(ctx, 3*time.Minute, "JobManager", func(ctx context.Context) (bool, error) {
 		if !p.Running() {
 			return true, fmt.Errorf("the JobManager ended:\n%s", p.Tail())
 		}
@@ -89,7 +89,7 @@ func (c *Client) AwaitREST(ctx context.Context, p *Process) error {
 
 // AwaitTaskManagers waits until so many TaskManagers are registered.
 func (c *Client) AwaitTaskManagers(ctx context.Context, n int) error {
-	return poll(ctx, 90*time.Second, fmt.Sprintf("%d TaskManagers", n), func(ctx context.Context) (bool, error) {
+	return poll(ctx, 3*time.Minute, fmt.Sprintf("%d TaskManagers", n), func(ctx context.Context) (bool, error) {
 		var overview struct {
 			TaskManagers int `json:"taskmanagers"`
 		}

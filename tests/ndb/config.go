@@ -86,8 +86,9 @@ func (o Options) configINI(l layout, dir string) string {
 		"MaxNoOfConcurrentOperations":  "200000",
 		"MaxNoOfExecutionThreads":      "2",
 		"TimeBetweenLocalCheckpoints":  "20",
-		"StartPartialTimeout":          "20000",
-		"HeartbeatIntervalDbDb":        "1500",
+		"StartPartialTimeout":          "120000", // a node that a busy machine keeps from starting is waited for
+		"HeartbeatIntervalDbDb":        "5000",   // four may be missed; that a process has died shows at once
+		"TimeBetweenWatchDogCheck":     "30000",  // a thread that gets no processor is not one that hangs
 		"TimeBetweenGlobalCheckpoints": "2000",
 	}
 	for k, v := range o.Settings {

@@ -80,7 +80,7 @@ func (s *Server) Restart(ctx context.Context) error {
 }
 
 func (s *Server) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
 		if _, err := s.Command(ctx, "status"); err == nil {
