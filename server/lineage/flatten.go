@@ -113,8 +113,8 @@ func (f *flattening) nextGroup(ctx context.Context) error {
 
 // layersOf returns what the session sees of a key group.
 func (a *attached) layersOf(group uint16) ([]layer, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.mu.RLock()
+	defer a.mu.RUnlock()
 	i, err := a.partOf(group)
 	if err != nil {
 		return nil, err
@@ -155,15 +155,17 @@ func (f *flattening) readPage(ctx context.Context) ([]visibleRow, int, error) {
 	return rows, size, nil
 }
 
-// copy puts rows below what the top row space has of them.
+// copy puts rows below what the top row space has of them. It is a write of the session, which reads do not wait for.
 func (f *flattening) copy(ctx context.Context, rows []visibleRow) error {
 	info := f.source.states[f.source.state]
 	top, err := f.a.l.stateNumber(ctx, f.source.layers[0].Space, info.Name, info.Kind, true)
 	if err != nil {
 		return err
 	}
-	f.a.mu.Lock()
-	defer f.a.mu.Unlock()
+	f.a.writes.Lock()
+	defer f.a.writes.Unlock()
+	f.a.mu.RLock()
+	defer f.a.mu.RUnlock()
 	index, err := f.a.partOf(uint16(f.group))
 	if err != nil {
 		return err
