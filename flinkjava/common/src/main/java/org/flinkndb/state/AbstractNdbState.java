@@ -24,6 +24,8 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
     private volatile RowCodec<K, N> flusherCodec;
     private final CleanupScan<K, N> cleanupScan;
     private RowTransformer readFilter;
+    private StoredForm<K> keyForm;
+    private StoredForm<N> namespaceForm;
     private V defaultValue;
     private N currentNamespace;
 
@@ -48,6 +50,8 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
 
     private void makeCodecs() {
         readFilter = RowTransformer.of(metaInfo);
+        keyForm = new StoredForm<>(context.keySerializer());
+        namespaceForm = new StoredForm<>(metaInfo.getNamespaceSerializer());
         taskCodec = new RowCodec<>(context.keySerializer(), metaInfo.getNamespaceSerializer());
         flusherCodec =
                 new RowCodec<>(
@@ -98,17 +102,24 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         currentNamespace = namespace;
     }
 
-    final N namespace() {
-        return currentNamespace;
+    /** The current namespace, as the cache finds it. */
+    final N namespace() throws IOException {
+        return cached(currentNamespace);
     }
 
-    final K currentKey() {
+    /** A namespace as the cache finds it. */
+    final N cached(N namespace) throws IOException {
+        return namespaceForm.of(namespace);
+    }
+
+    /** The current key, as the cache finds it. */
+    final K currentKey() throws IOException {
         K key = context.currentKey();
         if (key == null) {
             throw new NullPointerException(
                     "No key set. This method should not be called outside of a keyed context.");
         }
-        return key;
+        return keyForm.of(key);
     }
 
     final RowCodec<K, N> codec(boolean byTask) {

@@ -7,6 +7,7 @@ import org.flinkndb.cache.WriteSink;
 import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.ScanPage;
 import org.flinkndb.client.ScanRequest;
+import org.flinkndb.client.StateAccess;
 
 import java.io.IOException;
 import java.util.AbstractMap;
@@ -30,6 +31,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
 
     private final NdbMapState<K, N, UK, UV> state;
     private final SizeEstimate sizes = new SizeEstimate();
+    private MapKeys<UK> mapKeys;
     private TypeSerializer<UK> keySerializer;
     private TypeSerializer<UV> valueSerializer;
     private volatile TypeSerializer<UK> flusherKeySerializer;
@@ -50,6 +52,23 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         flusherKeySerializer = keySerializer.duplicate();
         flusherValueSerializer = valueSerializer.duplicate();
         immutable = valueSerializer.isImmutableType();
+        mapKeys = new MapKeys<>(keySerializer);
+        StateAccess.run(this::findAgain);
+    }
+
+    /** Sorts the slots in anew, since another serializer may find them by something else. */
+    private void findAgain() throws IOException {
+        List<MapEntry<K, N, UK, UV>> entries = new ArrayList<>();
+        forEach(entries::add);
+        for (MapEntry<K, N, UK, UV> entry : entries) {
+            synchronized (entry) { // queries look at the slots
+                List<MapEntry.Slot<UK, UV>> slots = new ArrayList<>(entry.slots.values());
+                entry.slots.clear();
+                for (MapEntry.Slot<UK, UV> slot : slots) {
+                    entry.slots.put(mapKeys.of(slot.key), slot);
+                }
+            }
+        }
     }
 
     /** The entry of a map, which is made if needed. */
@@ -69,10 +88,11 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     /** What is known of a map key, which is read if needed. The value may be handed out. */
     MapEntry.Slot<UK, UV> slot(MapEntry<K, N, UK, UV> entry, UK userKey)
             throws IOException, InterruptedException {
-        MapEntry.Slot<UK, UV> slot = entry.slots.get(userKey);
+        Object at = mapKeys.of(userKey);
+        MapEntry.Slot<UK, UV> slot = entry.slots.get(at);
         if (slot == null && !entry.complete && entry.slots.isEmpty() && mapsAreSmall()) {
             readSmallMap(entry);
-            slot = entry.slots.get(userKey);
+            slot = entry.slots.get(at);
         }
         if (slot == null) {
             if (entry.complete) {
@@ -80,7 +100,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
             }
             slot = new MapEntry.Slot<>(keepUserKey(userKey));
             long serialized = read(entry, slot);
-            addSlot(entry, slot, serialized);
+            addSlot(entry, at, slot, serialized);
         }
         if (!immutable) {
             touch(entry);
@@ -122,11 +142,13 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     }
 
     private void addSlot(
-            MapEntry<K, N, UK, UV> entry, MapEntry.Slot<UK, UV> slot, long serialized) {
+            MapEntry<K, N, UK, UV> entry, Object at, MapEntry.Slot<UK, UV> slot, long serialized)
+            throws IOException {
         synchronized (entry) { // queries look at the slots
-            entry.slots.put(slot.key, slot);
+            entry.slots.put(mapKeys.kept(at, slot.key), slot);
         }
-        charge(entry, chargeOf(entry) + SLOT_BYTES + sizes.heap(serialized));
+        long bytes = SLOT_BYTES + MapKeys.heapBytes(at) + sizes.heap(serialized);
+        charge(entry, chargeOf(entry) + bytes);
     }
 
     private long read(MapEntry<K, N, UK, UV> entry, MapEntry.Slot<UK, UV> slot)
@@ -158,7 +180,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     }
 
     void remove(MapEntry<K, N, UK, UV> entry, UK userKey) throws IOException, InterruptedException {
-        MapEntry.Slot<UK, UV> slot = entry.slots.get(userKey);
+        MapEntry.Slot<UK, UV> slot = entry.slots.get(mapKeys.of(userKey));
         boolean nothingThere = slot == null ? entry.complete : !slot.present && slot.absentInStore;
         if (!nothingThere) {
             change(entry, userKey, null, false);
@@ -169,11 +191,12 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
             throws IOException, InterruptedException {
         touch(entry);
         long serialized = measure(value);
-        MapEntry.Slot<UK, UV> slot = entry.slots.get(userKey);
+        Object at = mapKeys.of(userKey);
+        MapEntry.Slot<UK, UV> slot = entry.slots.get(at);
         if (slot == null) {
             slot = new MapEntry.Slot<>(keepUserKey(userKey));
             slot.absentInStore = entry.complete;
-            addSlot(entry, slot, serialized);
+            addSlot(entry, at, slot, serialized);
         }
         slot.value = value;
         slot.present = present;
@@ -213,8 +236,8 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         }
         touch(entry);
         if (entry.complete && entry.slots.size() <= CLEAR_ROW_BY_ROW) {
-            for (UK userKey : new ArrayList<>(entry.slots.keySet())) {
-                remove(entry, userKey);
+            for (MapEntry.Slot<UK, UV> slot : new ArrayList<>(entry.slots.values())) {
+                remove(entry, slot.key);
             }
             return;
         }
@@ -259,7 +282,8 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     private void addStored(MapEntry<K, N, UK, UV> entry, EntryBatch page, int i)
             throws IOException {
         UK userKey = userKey(page, i);
-        if (!entry.slots.containsKey(userKey)) {
+        Object at = mapKeys.of(userKey);
+        if (!entry.slots.containsKey(at)) {
             MapEntry.Slot<UK, UV> slot = new MapEntry.Slot<>(userKey);
             AbstractNdbState.ValueBytes bytes = state.filtered(page, i);
             slot.present = bytes != null;
@@ -268,7 +292,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
                         readValue(state.codec(true).input(bytes.data, bytes.offset, bytes.length));
             }
             sizes.learnRead(page.valueLength(i), slot.value);
-            addSlot(entry, slot, page.valueLength(i));
+            addSlot(entry, at, slot, page.valueLength(i));
         }
     }
 
@@ -414,9 +438,9 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
             }
             List<Map.Entry<UK, UV>> present = new ArrayList<>();
             entry.slots.forEach(
-                    (userKey, slot) -> {
+                    (at, slot) -> {
                         if (slot.present) {
-                            present.add(new AbstractMap.SimpleEntry<>(userKey, slot.value));
+                            present.add(new AbstractMap.SimpleEntry<>(slot.key, slot.value));
                         }
                     });
             return present;

@@ -13,8 +13,8 @@ final class MapEntry<K, N, UK, UV> extends CacheEntry<K, N> {
     /** There can be millions of maps, and most have few entries: joins have a map for each key. */
     private static final int FEW = 2;
 
-    /** What is known of map keys: all of them if {@link #complete}. */
-    final Map<UK, Slot<UK, UV>> slots = new LinkedHashMap<>(FEW);
+    /** What is known of map keys, by what {@link MapKeys} says: all of them if {@link #complete}. */
+    final Map<Object, Slot<UK, UV>> slots = new LinkedHashMap<>(FEW);
 
     /** Map keys that are not here have no value. */
     boolean complete;

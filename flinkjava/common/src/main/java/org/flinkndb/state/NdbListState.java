@@ -105,7 +105,7 @@ final class NdbListState<K, N, E> extends AbstractNdbState<K, N, List<E>>
             return;
         }
         for (N source : sources) {
-            List<E> elements = cache.get(currentKey(), source, context().currentKeyGroup());
+            List<E> elements = cache.get(currentKey(), cached(source), context().currentKeyGroup());
             if (elements != null) {
                 replace(source, Collections.emptyList());
                 append(target, elements);
@@ -114,11 +114,11 @@ final class NdbListState<K, N, E> extends AbstractNdbState<K, N, List<E>>
     }
 
     private void append(N namespace, List<E> elements) throws IOException, InterruptedException {
-        cache.append(currentKey(), namespace, context().currentKeyGroup(), elements);
+        cache.append(currentKey(), cached(namespace), context().currentKeyGroup(), elements);
     }
 
     private void replace(N namespace, List<E> elements) throws IOException, InterruptedException {
-        cache.replace(currentKey(), namespace, context().currentKeyGroup(), elements);
+        cache.replace(currentKey(), cached(namespace), context().currentKeyGroup(), elements);
     }
 
     @Override

@@ -122,11 +122,11 @@ final class NdbMapState<K, N, UK, UV> extends AbstractNdbState<K, N, Map<UK, UV>
     }
 
     private Iterator<Map.Entry<UK, UV>> openIterator() {
-        K key = currentKey();
-        N namespace = namespace();
-        int group = context().currentKeyGroup();
         return StateAccess.get(
                 () -> {
+                    K key = currentKey();
+                    N namespace = namespace();
+                    int group = context().currentKeyGroup();
                     MapEntry<K, N, UK, UV> entry = cache.entry(key, namespace, group);
                     Access access = new Access(key, namespace, group);
                     if (cache.complete(entry)) {
@@ -141,9 +141,9 @@ final class NdbMapState<K, N, UK, UV> extends AbstractNdbState<K, N, Map<UK, UV>
     private List<UK> present(MapEntry<K, N, UK, UV> entry) {
         List<UK> userKeys = new ArrayList<>(entry.slots.size());
         entry.slots.forEach(
-                (userKey, slot) -> {
+                (at, slot) -> {
                     if (slot.present) {
-                        userKeys.add(userKey);
+                        userKeys.add(slot.key);
                     }
                 });
         return userKeys;

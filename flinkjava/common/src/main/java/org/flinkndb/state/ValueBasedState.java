@@ -36,7 +36,7 @@ abstract class ValueBasedState<K, N, V> extends AbstractNdbState<K, N, V> {
     }
 
     final V load(N namespace) throws IOException, InterruptedException {
-        return cache.get(currentKey(), namespace, context().currentKeyGroup());
+        return cache.get(currentKey(), cached(namespace), context().currentKeyGroup());
     }
 
     final void store(V value) throws IOException, InterruptedException {
@@ -44,7 +44,7 @@ abstract class ValueBasedState<K, N, V> extends AbstractNdbState<K, N, V> {
     }
 
     final void store(N namespace, V value) throws IOException, InterruptedException {
-        cache.put(currentKey(), namespace, context().currentKeyGroup(), value);
+        cache.put(currentKey(), cached(namespace), context().currentKeyGroup(), value);
     }
 
     @Override

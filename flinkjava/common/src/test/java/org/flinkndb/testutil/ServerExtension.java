@@ -17,12 +17,22 @@ public final class ServerExtension implements BeforeAllCallback, AfterAllCallbac
 
     @Override
     public void beforeAll(ExtensionContext context) throws Exception {
-        folder = Files.createTempDirectory("flinkndb");
-        server = ServerProcess.start(folder);
+        start();
     }
 
     @Override
     public void afterAll(ExtensionContext context) throws IOException {
+        stop();
+    }
+
+    /** For those that do not come by JUnit's callbacks. */
+    public void start() throws IOException, InterruptedException {
+        folder = Files.createTempDirectory("flinkndb");
+        server = ServerProcess.start(folder);
+    }
+
+    /** Ends the server and deletes its folder. */
+    public void stop() throws IOException {
         if (server != null) {
             server.close();
         }

@@ -2,12 +2,17 @@ package org.flinkndb.testutil;
 
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
+import java.net.URL;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /**
  * A real state server in a process of its own, listening on a Unix socket in a temporary folder. The
@@ -16,6 +21,7 @@ import java.util.concurrent.TimeUnit;
  */
 public final class ServerProcess implements AutoCloseable {
     private static final long START_SECONDS = 30;
+    private static final Pattern HTTP_ENDPOINT = Pattern.compile("http://[0-9.:]+");
 
     private final Path folder;
     private final String store;
@@ -57,6 +63,31 @@ public final class ServerProcess implements AutoCloseable {
     /** What the server has printed so far. */
     public String log() throws IOException {
         return Files.exists(logFile()) ? Files.readString(logFile()) : "";
+    }
+
+    /** The sum of all samples of one of the server's metrics. */
+    public long counter(String name) throws IOException {
+        double sum = 0;
+        for (String line : metrics().split("\n")) {
+            if (line.startsWith(name + " ") || line.startsWith(name + "{")) {
+                sum += Double.parseDouble(line.substring(line.lastIndexOf(' ')));
+            }
+        }
+        return (long) sum;
+    }
+
+    private String metrics() throws IOException {
+        Matcher endpoint = HTTP_ENDPOINT.matcher(log());
+        String last = null; // each start has one of its own
+        while (endpoint.find()) {
+            last = endpoint.group();
+        }
+        if (last == null) {
+            throw new IOException("the server's log does not name its HTTP endpoint:\n" + log());
+        }
+        try (InputStream in = new URL(last + "/metrics").openStream()) {
+            return new String(in.readAllBytes(), StandardCharsets.UTF_8);
+        }
     }
 
     /** Ends the process as a power failure of its host would: without a chance to tidy up. */
