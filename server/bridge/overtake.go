@@ -21,9 +21,7 @@ type overtaker struct {
 	// session is nil until the stream has attached, and once it is over.
 	mu      sync.RWMutex
 	session *lineage.Session
-
-	states registered
-	codec  *batchCodec // the other one is in use
+	codec   *batchCodec // the other one is in use
 }
 
 // registered is the session's number of each state index of a stream. One goroutine adds, any may look.
