@@ -95,7 +95,8 @@ func (c *config) setDatabase(name string) error {
 	}
 	for _, r := range name {
 		if !(r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
-			return fmt.Errorf("store URL: database %q: allowed are letters, digits, '_' and '-'", name)
+			// The whole name may be the rest of a password that has a slash in it.
+			return fmt.Errorf("store URL: the database, which is what follows the first /, has a %q: allowed are letters, digits, '_' and '-'", r)
 		}
 	}
 	c.database = name
