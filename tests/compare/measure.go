@@ -63,6 +63,15 @@ func (p *plan) measure(ctx context.Context) ([]result, error) {
 	return parseAll(journal, parseResult)
 }
 
+// progress is what is shown of a result at once. What failed has no figures.
+func (r result) progress() string {
+	if r.failure != "" {
+		return fmt.Sprintf("failed: %.300s", r.failure)
+	}
+	return fmt.Sprintf("%.1f s, %.0f records/s, checkpoints %d of median %d ms, CPU %.1f s",
+		r.seconds, float64(r.records)/max(r.seconds, 0.001), r.checkpoints, r.checkpointMillis, r.cpuSeconds)
+}
+
 // measureBackend runs all jobs of a round on one backend. After a failure the rest runs on a new cluster.
 func (p *plan) measureBackend(ctx context.Context, journal *journal, backend string, round int) (err error) {
 	var s *session
@@ -99,8 +108,7 @@ func (p *plan) measureBackend(ctx context.Context, journal *journal, backend str
 		if err := journal.add(r.row()); err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d, %s, %s %s: %.1f s, %.0f records/s, checkpoints %d of median %d ms, CPU %.1f s %.300s\n", round, p.rounds, backend, c.workload, c.name,
-			r.seconds, float64(r.records)/max(r.seconds, 0.001), r.checkpoints, r.checkpointMillis, r.cpuSeconds, r.failure)
+		fmt.Fprintf(os.Stderr, "round %d of %d, %s, %s %s: %s\n", round, p.rounds, backend, c.workload, c.name, r.progress())
 	}
 	return nil
 }

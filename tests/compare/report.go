@@ -71,6 +71,10 @@ func (p *plan) reportCosts(out *strings.Builder, workload string, results []resu
 			var millis, written, state, memory []int64
 			var cpu []float64
 			good, failures := of(results, c, backend)
+			if len(good) == 0 {
+				fmt.Fprintf(out, "| %s | %s | | | | | | %d |\n", c.name, backend, failures)
+				continue
+			}
 			for _, r := range good {
 				millis, written, state = append(millis, r.checkpointMillis), append(written, r.checkpointBytes), append(state, r.stateBytes)
 				cpu, memory = append(cpu, r.cpuSeconds), append(memory, r.memoryBytes)
