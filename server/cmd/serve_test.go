@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"google.golang.org/grpc"
 
 	"github.com/flinkndb/flinkndb/tests/certs"
@@ -24,8 +25,9 @@ func run(ctx context.Context, args ...string) (string, error) {
 	var out bytes.Buffer
 	root := newRootCommand()
 	root.SetArgs(args)
-	root.SetOut(&out)
-	root.SetErr(&out)
+	shared := zerolog.SyncWriter(&out) // the log of a server comes from many goroutines
+	root.SetOut(shared)
+	root.SetErr(shared)
 	err := root.ExecuteContext(ctx)
 	return out.String(), err
 }
