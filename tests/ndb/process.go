@@ -62,7 +62,8 @@ func (p *process) members() []int {
 			continue
 		}
 		cmdline, err := os.ReadFile(filepath.Join(filepath.Dir(e), "cmdline"))
-		if err == nil && strings.HasPrefix(string(cmdline), p.Path+"\x00") {
+		// A program that is just being started has no command line for a moment.
+		if err == nil && (len(cmdline) == 0 || strings.HasPrefix(string(cmdline), p.Path+"\x00")) {
 			pids = append(pids, pid)
 		}
 	}

@@ -17,16 +17,16 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	pb "github.com/flinkndb/flinkndb/proto/flinkndb/v1"
+	"github.com/flinkndb/flinkndb/server/bridge"
 	"github.com/flinkndb/flinkndb/tests/ndb"
 	"github.com/flinkndb/flinkndb/tests/stateserver"
 )
 
 const (
-	protocolVersion = 1
-	keyGroups       = 8
-	frames          = 400
-	rowsPerFrame    = 60
-	scanPage        = 8 // so few rows travel as protobuf, not as Arrow
+	keyGroups    = 8
+	frames       = 400
+	rowsPerFrame = 60
+	scanPage     = 8 // so few rows travel as protobuf, not as Arrow
 )
 
 // TestServersShareOneStore runs two servers over one cluster.
@@ -190,7 +190,7 @@ func (c *client) openSession(t *testing.T, token string) {
 	}
 	c.token = token
 	request := &pb.OpenSessionRequest{
-		ProtocolVersion: protocolVersion, SessionToken: token, JobId: c.job, JobName: "test", Operator: "test",
+		ProtocolVersion: bridge.ProtocolVersion, SessionToken: token, JobId: c.job, JobName: "test", Operator: "test",
 		KeyGroupCount: keyGroups, Range: &pb.GroupRange{First: 0, Last: keyGroups - 1}, LeaseMs: 300000,
 	}
 	if c.base != "" {
@@ -230,7 +230,7 @@ func (c *client) attach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = stream.Send(&pb.ClientFrame{Frame: &pb.ClientFrame_Attach{Attach: &pb.Attach{ProtocolVersion: protocolVersion, SessionId: c.id, SessionToken: c.token}}})
+	err = stream.Send(&pb.ClientFrame{Frame: &pb.ClientFrame_Attach{Attach: &pb.Attach{ProtocolVersion: bridge.ProtocolVersion, SessionId: c.id, SessionToken: c.token}}})
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
