@@ -155,8 +155,8 @@ func TestReadsWhileWritingAndFlattening(t *testing.T) {
 		}
 	})
 	older := 0
-	for after := 0; after < 200; after++ {
-		if !flattened.Load() {
+	for after := 0; after < 200 && !t.Failed(); after++ {
+		if !flattened.Load() || older == 0 { // until the fork is independent and the writer has begun
 			after = 0
 		}
 		key := rand.IntN(rows)
