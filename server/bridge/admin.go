@@ -20,7 +20,7 @@ func statusError(code codes.Code, err error) error { return status.Error(code, e
 func (s *Service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
 	bytes, err := s.lineage.StoreBytes(ctx)
 	if err != nil {
-		return nil, unaryError(ctx, err)
+		return nil, callError(ctx, err)
 	}
 	totals := s.lineage.Totals()
 	return &pb.StatusResponse{
@@ -40,7 +40,7 @@ func (s *Service) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusRe
 func (s *Service) ListRowSpaces(ctx context.Context, r *pb.ListRowSpacesRequest) (*pb.ListRowSpacesResponse, error) {
 	spaces, err := s.lineage.Spaces(ctx, r.GetCountRows())
 	if err != nil {
-		return nil, unaryError(ctx, err)
+		return nil, callError(ctx, err)
 	}
 	response := &pb.ListRowSpacesResponse{}
 	for _, x := range spaces {
@@ -57,7 +57,7 @@ func (s *Service) ListRowSpaces(ctx context.Context, r *pb.ListRowSpacesRequest)
 func (s *Service) ListSessions(ctx context.Context, _ *pb.ListSessionsRequest) (*pb.ListSessionsResponse, error) {
 	sessions, err := s.lineage.Sessions(ctx)
 	if err != nil {
-		return nil, unaryError(ctx, err)
+		return nil, callError(ctx, err)
 	}
 	response := &pb.ListSessionsResponse{}
 	for _, x := range sessions {
@@ -74,7 +74,7 @@ func (s *Service) ListSessions(ctx context.Context, _ *pb.ListSessionsRequest) (
 func (s *Service) ListSnapshots(ctx context.Context, r *pb.ListSnapshotsRequest) (*pb.ListSnapshotsResponse, error) {
 	snapshots, err := s.lineage.Snapshots(ctx, r.GetJobId())
 	if err != nil {
-		return nil, unaryError(ctx, err)
+		return nil, callError(ctx, err)
 	}
 	response := &pb.ListSnapshotsResponse{}
 	for _, x := range snapshots {
@@ -87,7 +87,7 @@ func (s *Service) ListSnapshots(ctx context.Context, r *pb.ListSnapshotsRequest)
 func (s *Service) CollectGarbage(ctx context.Context, r *pb.CollectGarbageRequest) (*pb.CollectGarbageResponse, error) {
 	report, err := s.lineage.Collect(ctx, r.GetCheckOnly())
 	if err != nil {
-		return nil, unaryError(ctx, err)
+		return nil, callError(ctx, err)
 	}
 	return &pb.CollectGarbageResponse{
 		ExpiredSessions: report.ExpiredSessions, ReleasedSnapshots: report.ReleasedSnapshots,

@@ -71,19 +71,19 @@ func invalid(message string) error {
 	return &wireError{pb.ErrorCode_ERROR_INVALID_ARGUMENT, codes.InvalidArgument, message}
 }
 
-// unaryError is the status of a failed unary call, with the error code in the trailer.
-func unaryError(ctx context.Context, err error) error {
+// callError is the status of a failed call, unary or of a stream that has not begun, with the error code in the
+// trailer.
+func callError(ctx context.Context, err error) error {
 	code, statusCode := classify(err)
 	// SetTrailer fails only outside of a call.
 	_ = grpc.SetTrailer(ctx, metadata.Pairs(errorTrailer, code.String()))
 	return status.Error(statusCode, err.Error())
 }
 
-// streamError is unaryError for a stream that has not begun.
-func streamError(stream grpc.ServerStream, err error) error {
-	code, statusCode := classify(err)
-	stream.SetTrailer(metadata.Pairs(errorTrailer, code.String()))
-	return status.Error(statusCode, err.Error())
+// panicked makes an error of what was recovered, and logs it with the stack.
+func (s *Service) panicked(p any, during string) error {
+	s.opt.Log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg(during + " caused a panic")
+	return fmt.Errorf("internal error: %v", p)
 }
 
 // Recover turns a panic in a call into an error of this call: other sessions go on. Session streams do the same
@@ -91,8 +91,7 @@ func streamError(stream grpc.ServerStream, err error) error {
 func (s *Service) Recover(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.opt.Log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Str("call", info.FullMethod).Msg("call caused a panic")
-			err = unaryError(ctx, fmt.Errorf("internal error: %v", p))
+			err = callError(ctx, s.panicked(p, info.FullMethod))
 		}
 	}()
 	return next(ctx, req)

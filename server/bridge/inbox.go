@@ -54,22 +54,19 @@ func (r received) done() {
 // inbox receives the frames of one stream, some ahead of its reader, and puts those together that come in
 // parts. The budget makes room for these before more than their first part is taken.
 type inbox struct {
-	stream   grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]
-	ctx      context.Context
-	limits   *pb.Limits
-	budget   *budget
-	patience time.Duration
-	ahead    func(*pb.ClientFrame) (taken bool, err error) // deals with frames that need not wait
-	room     *semaphore.Weighted
-	frames   chan received
-	stalled  chan error
+	service *Service
+	stream  grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]
+	ctx     context.Context
+	ahead   func(*pb.ClientFrame) (taken bool, err error) // deals with frames that need not wait
+	room    *semaphore.Weighted
+	frames  chan received
+	stalled chan error
 }
 
-func newInbox(ctx context.Context, stream grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame], limits *pb.Limits, b *budget, patience time.Duration,
-	ahead func(*pb.ClientFrame) (bool, error)) *inbox {
+func newInbox(ctx context.Context, service *Service, stream grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame],
+	ahead func(*pb.ClientFrame) (taken bool, err error)) *inbox {
 	return &inbox{
-		stream: stream, ctx: ctx, limits: limits, budget: b, patience: patience, ahead: ahead,
-		room:   semaphore.NewWeighted(receivedBytes),
+		service: service, stream: stream, ctx: ctx, ahead: ahead, room: semaphore.NewWeighted(receivedBytes),
 		frames: make(chan received, receivedBytes/smallestFrame), stalled: make(chan error, 1),
 	}
 }
@@ -79,16 +76,6 @@ func newInbox(ctx context.Context, stream grpc.BidiStreamingServer[pb.ClientFram
 func (in *inbox) run() {
 	for {
 		r := in.next()
-		if r.frame != nil {
-			taken, err := in.ahead(r.frame)
-			if err != nil {
-				r.done()
-				r = received{err: err}
-			} else if taken {
-				r.done()
-				continue
-			}
-		}
 		if err := in.enter(&r); err != nil {
 			r.done()
 			return
@@ -118,20 +105,27 @@ func (in *inbox) enter(r *received) error {
 	return nil
 }
 
+// next returns the next frame that has to take its turn.
 func (in *inbox) next() (r received) {
 	defer func() {
 		if p := recover(); p != nil {
-			r = received{err: fmt.Errorf("internal error: %v", p)}
+			r = received{err: in.service.panicked(p, "receiving a frame")}
 		}
 	}()
-	frame, err := in.receive()
-	if err != nil {
-		return received{err: err}
+	for {
+		frame, err := in.receive()
+		if err != nil {
+			return received{err: err}
+		}
+		if part := frame.GetPart(); part != nil {
+			return in.assemble(part) // all frames before it are done then: it need not overtake
+		}
+		if taken, err := in.ahead(frame); err != nil {
+			return received{err: err}
+		} else if !taken {
+			return received{frame: frame}
+		}
 	}
-	if part := frame.GetPart(); part != nil {
-		return in.assemble(part)
-	}
-	return received{frame: frame}
 }
 
 func (in *inbox) receive() (*pb.ClientFrame, error) {
@@ -143,7 +137,7 @@ func (in *inbox) receive() (*pb.ClientFrame, error) {
 		return nil, errClientGone
 	case status.Code(err) == codes.ResourceExhausted:
 		return nil, tooLarge(fmt.Sprintf("message above limits.max_message_bytes, which is %d: larger frames must come in parts (%s)",
-			in.limits.GetMaxMessageBytes(), status.Convert(err).Message()))
+			in.service.limits.GetMaxMessageBytes(), status.Convert(err).Message()))
 	case status.Code(err) == codes.Internal:
 		return nil, invalid("message that cannot be read: " + status.Convert(err).Message())
 	default:
@@ -155,15 +149,15 @@ func (in *inbox) receive() (*pb.ClientFrame, error) {
 // the budget themselves, and would not get what this frame holds.
 func (in *inbox) assemble(part *pb.FramePart) received {
 	total := int(part.GetTotalBytes())
-	if total == 0 || total > int(in.limits.GetMaxFrameBytes()) {
+	if total == 0 || total > int(in.service.limits.GetMaxFrameBytes()) {
 		return received{err: tooLarge(fmt.Sprintf("part.total_bytes: a frame of %d bytes, allowed are 1 to %d (--max-value-bytes is %d)",
-			total, in.limits.GetMaxFrameBytes(), in.limits.GetMaxValueBytes()))}
+			total, in.service.limits.GetMaxFrameBytes(), in.service.limits.GetMaxValueBytes()))}
 	}
 	if err := in.room.Acquire(in.ctx, receivedBytes); err != nil {
 		return received{err: errClientGone}
 	}
 	leave := func() { in.room.Release(receivedBytes) }
-	giveBack, err := in.budget.take(in.ctx, costOfFrame(total, int(in.limits.GetMaxBatchRows())))
+	giveBack, err := in.service.budget.take(in.ctx, costOfFrame(total, int(in.service.limits.GetMaxBatchRows())))
 	if err != nil {
 		leave()
 		return received{err: errClientGone}
@@ -178,7 +172,7 @@ func (in *inbox) assemble(part *pb.FramePart) received {
 }
 
 func (in *inbox) collect(part *pb.FramePart, total int) (*pb.ClientFrame, error) {
-	patience := in.patience + time.Duration(total)*time.Second/slowestParts
+	patience := in.service.opt.PartPatience + time.Duration(total)*time.Second/slowestParts
 	timer := time.AfterFunc(patience, func() {
 		in.stalled <- invalid(fmt.Sprintf("part: a frame of %d bytes did not come within %s", total, patience))
 	})

@@ -1,8 +1,6 @@
 package bridge
 
 import (
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,12 +68,6 @@ func (o *overtaker) take(frame *pb.ClientFrame) (taken bool, err error) {
 	if o.session == nil {
 		return false, nil
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			o.x.service.opt.Log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("read caused a panic")
-			err = fmt.Errorf("internal error: %v", p)
-		}
-	}()
 	keys, err := o.x.entries(o.codec, read.GetKeys())
 	if err != nil {
 		return false, nil // in its turn it has an answer: its state may be among the frames that wait

@@ -120,15 +120,15 @@ func checkVersion(version uint32) error {
 // OpenSession implements StateService.
 func (s *Service) OpenSession(ctx context.Context, r *pb.OpenSessionRequest) (*pb.OpenSessionResponse, error) {
 	if err := checkVersion(r.GetProtocolVersion()); err != nil {
-		return nil, unaryError(ctx, err)
+		return nil, callError(ctx, err)
 	}
 	request, err := toOpenRequest(r)
 	if err != nil {
-		return nil, unaryError(ctx, err)
+		return nil, callError(ctx, err)
 	}
 	result, err := s.lineage.Open(ctx, request)
 	if err != nil {
-		return nil, unaryError(ctx, err)
+		return nil, callError(ctx, err)
 	}
 	s.opt.Log.Info().Uint64("session", result.SessionID).Str("job", r.GetJobId()).Str("operator", r.GetOperator()).
 		Uint32("first_group", r.GetRange().GetFirst()).Uint32("last_group", r.GetRange().GetLast()).
@@ -176,7 +176,7 @@ func toRange(field string, r *pb.GroupRange) (lineage.Range, error) {
 func (s *Service) GetSnapshot(ctx context.Context, r *pb.GetSnapshotRequest) (*pb.SnapshotInfo, error) {
 	info, err := s.lineage.Snapshot(ctx, r.GetSnapshotId())
 	if err != nil {
-		return nil, unaryError(ctx, err)
+		return nil, callError(ctx, err)
 	}
 	return snapshotInfo(info), nil
 }
@@ -185,7 +185,7 @@ func (s *Service) GetSnapshot(ctx context.Context, r *pb.GetSnapshotRequest) (*p
 func (s *Service) ReleaseSnapshot(ctx context.Context, r *pb.ReleaseSnapshotRequest) (*pb.ReleaseSnapshotResponse, error) {
 	existed, err := s.lineage.Release(ctx, r.GetSnapshotId())
 	if err != nil {
-		return nil, unaryError(ctx, err)
+		return nil, callError(ctx, err)
 	}
 	s.opt.Log.Debug().Str("snapshot", r.GetSnapshotId()).Bool("existed", existed).Msg("snapshot released")
 	return &pb.ReleaseSnapshotResponse{Existed: existed}, nil

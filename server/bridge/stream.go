@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -99,7 +98,7 @@ type answer struct {
 // Session implements StateService.
 func (s *Service) Session(stream grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]) error {
 	if !s.streams.add(s.opt.MaxSessions) {
-		return streamError(stream, &wireError{pb.ErrorCode_ERROR_SERVER_FULL, codes.ResourceExhausted, fmt.Sprintf(
+		return callError(stream.Context(), &wireError{pb.ErrorCode_ERROR_SERVER_FULL, codes.ResourceExhausted, fmt.Sprintf(
 			"%d sessions are attached, which is as many as this server allows (--max-sessions)", s.opt.MaxSessions)})
 	}
 	defer s.streams.done()
@@ -113,7 +112,7 @@ func (s *Service) Session(stream grpc.BidiStreamingServer[pb.ClientFrame, pb.Ser
 		out: make(chan answer, sendAhead), unsent: semaphore.NewWeighted(maxUnsent * softFrameBytes),
 	}
 	x.ahead.x = x
-	x.inbox = newInbox(ctx, stream, s.limits, s.budget, s.opt.PartPatience, x.ahead.take)
+	x.inbox = newInbox(ctx, s, stream, x.ahead.take)
 	s.opt.Metrics.Streams.Inc()
 	defer s.opt.Metrics.Streams.Dec()
 	go x.inbox.run()
@@ -146,8 +145,7 @@ const lastWords = 5 * time.Second
 func (x *sessionStream) run() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			x.service.opt.Log.Error().Interface("panic", p).Bytes("stack", debug.Stack()).Msg("frame caused a panic")
-			err = fmt.Errorf("internal error: %v", p)
+			err = x.service.panicked(p, "a frame")
 		}
 	}()
 	if err := x.attach(); err != nil {

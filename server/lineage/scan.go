@@ -127,7 +127,7 @@ func (s *groupScan) next() (visibleRow, bool, error) {
 			if !r.decided {
 				versions, err := decodeRow(c.page[0].Value, s.buf[:0])
 				if err != nil {
-					return visibleRow{}, false, fmt.Errorf("%s: %w", nameOf(c.page[0].RowKey), err)
+					return visibleRow{}, false, fmt.Errorf("%s: %w", c.page[0].Name(), err)
 				}
 				s.buf = versions
 				r.add(versions, c.history)
@@ -163,8 +163,8 @@ func (s *groupScan) lowest() ([]byte, bool, error) {
 
 // Scan returns one page of a state's rows; done says that none follow.
 func (s *Session) Scan(ctx context.Context, r ScanRequest) (rows []Entry, done bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	if r.Range.First > r.Range.Last || !r.Range.within(s.record.Range) {
 		return nil, false, fmt.Errorf("%w: scan range is %d to %d, must lie within %d to %d",
 			ErrInvalid, r.Range.First, r.Range.Last, s.record.Range.First, s.record.Range.Last)
@@ -360,8 +360,8 @@ func (h *groupHeap) Pop() any {
 
 // Count counts the visible rows of a state.
 func (s *Session) Count(ctx context.Context, state uint16, groups Range) (uint64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	if groups.First > groups.Last || !groups.within(s.record.Range) {
 		return 0, fmt.Errorf("%w: count range is %d to %d, must lie within %d to %d",
 			ErrInvalid, groups.First, groups.Last, s.record.Range.First, s.record.Range.Last)

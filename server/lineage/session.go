@@ -344,7 +344,7 @@ func (s *Session) readLayer(ctx context.Context, keys []Entry, found []resolutio
 		if raw != nil {
 			versions, err := decodeRow(raw, buf[:0])
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", nameOf(rows[j]), err)
+				return nil, fmt.Errorf("%s: %w", rows[j].Name(), err)
 			}
 			if found[i].add(versions, histories[j]) {
 				continue

@@ -159,7 +159,7 @@ func (s *sweeping) run(rows []store.RowKey, all viewSet) error {
 		}
 		versions, err := decodeRow(raw, nil)
 		if err != nil {
-			return fmt.Errorf("row of space %d, group %d, state %d: %w", rows[i].Space, rows[i].Group, rows[i].State, err)
+			return fmt.Errorf("%s: %w", rows[i].Name(), err)
 		}
 		before := len(versions)
 		versions = trim(versions, seen.views, seen.bottom)

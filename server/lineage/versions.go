@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-
-	"github.com/flinkndb/flinkndb/server/store"
 )
 
 // versionKind says what a version does to the row.
@@ -25,12 +23,6 @@ const listDelimiter = ','
 
 // errCorruptRow says that the bytes of a row are not what encodeRow makes.
 var errCorruptRow = errors.New("corrupt row")
-
-// nameOf names a row in errors. Keys may be long: their beginning says enough.
-func nameOf(k store.RowKey) string {
-	const shown = 64
-	return fmt.Sprintf("row of space %d, group %d, state %d, key %x", k.Space, k.Group, k.State, k.Key[:min(len(k.Key), shown)])
-}
 
 // version is a row's value as of a stamp. value aliases the bytes that it was decoded from.
 type version struct {

@@ -222,7 +222,7 @@ func (w *writing) load() error {
 		row := asked[i]
 		row.existed = true
 		if row.versions, err = decodeRow(raw, row.versions); err != nil {
-			return fmt.Errorf("%s: %w", nameOf(row.key), err)
+			return fmt.Errorf("%s: %w", row.key.Name(), err)
 		}
 	}
 	return nil
@@ -259,8 +259,8 @@ func (w *writing) change(row *pendingRow, e *Entry) {
 
 // checkList refuses appends that make a list larger than a value may be: it could not be read any more.
 func (w *writing) checkList(row *pendingRow, entries []Entry) error {
-	if row.versions[0].kind == kindTombstone {
-		return nil
+	if !slices.ContainsFunc(row.changes, func(c change) bool { return entries[c.entry].Op == OpAppend }) {
+		return nil // what was put has been checked
 	}
 	var r resolution
 	r.add(row.versions, w.s.parts[row.part].Layers[0].History)

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Errors that callers tell apart with errors.Is. Implementations wrap them with the cause.
@@ -39,6 +40,12 @@ func (k RowKey) Compare(other RowKey) int {
 	return cmp.Or(
 		cmp.Compare(k.Space, other.Space), cmp.Compare(k.Group, other.Group),
 		cmp.Compare(k.State, other.State), bytes.Compare(k.Key, other.Key))
+}
+
+// Name says in errors which row it is. Keys may be long: their beginning says enough.
+func (k RowKey) Name() string {
+	const shown = 64
+	return fmt.Sprintf("row of space %d, group %d, state %d, key %x", k.Space, k.Group, k.State, k.Key[:min(len(k.Key), shown)])
 }
 
 // Row is a row with its bytes. Value is never nil in a stored row and may be empty.

@@ -22,13 +22,12 @@ func rowKey(key store.RowKey) sqlKey {
 	return sqlKey{key.Space, key.Group, key.State, storedKey(key.Key)}
 }
 
-// String names a row in errors. Keys may be long: their beginning says enough.
+// String names a row in errors.
 func (k sqlKey) String() string {
-	const shown = 64
 	if k.space == 0 {
 		return fmt.Sprintf("meta record %.64q", k.k)
 	}
-	return fmt.Sprintf("row of space %d, group %d, state %d, key %x", k.space, k.group, k.state, k.k[:min(len(k.k), shown)])
+	return store.RowKey{Space: k.space, Group: k.group, State: k.state, Key: []byte(k.k)}.Name()
 }
 
 func metaKey(name string) sqlKey { return sqlKey{k: name} }
