@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/flinkndb/flinkndb/tests/certs"
+	"github.com/flinkndb/flinkndb/tests/freeport"
 	"github.com/flinkndb/flinkndb/tests/stateclient"
 )
 
@@ -47,17 +48,6 @@ func serve(t *testing.T, args ...string) {
 			t.Error(err)
 		}
 	})
-}
-
-// freeAddress is a loopback address that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // awaitStatus runs `flinkndb status` until it succeeds.
@@ -160,7 +150,7 @@ func TestSocketOfOthers(t *testing.T) {
 
 // TestHTTP asks for health and metrics.
 func TestHTTP(t *testing.T) {
-	address, socket := freeAddress(t), "unix://"+filepath.Join(t.TempDir(), "s")
+	address, socket := freeport.Address(t), "unix://"+filepath.Join(t.TempDir(), "s")
 	serve(t, "--http", address, "--listen", socket)
 	awaitStatus(t, "--address", socket)
 	for path, want := range map[string]string{"/healthz": "", "/readyz": "", "/metrics": "flinkndb_"} {
@@ -190,7 +180,7 @@ func TestMutualTLS(t *testing.T) {
 	ca.Issue(t, "expired", -time.Hour)
 	foreign.Issue(t, "stranger", time.Hour)
 	at := func(name string) string { return filepath.Join(dir, name) }
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	serve(t, "--http", "", "--listen", "tcp://"+address, "--tls-cert", at("server.pem"), "--tls-key", at("server.key"), "--tls-client-ca", at("ca.pem"))
 	good := []string{"--address", address, "--tls-ca", at("ca.pem"), "--tls-cert", at("client.pem"), "--tls-key", at("client.key")}
 	awaitStatus(t, good...)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/flinkndb/flinkndb/tests/faultproxy"
 	"github.com/flinkndb/flinkndb/tests/flinkcluster"
+	"github.com/flinkndb/flinkndb/tests/freeport"
 )
 
 const (
@@ -118,7 +119,7 @@ func newCampaign(t *testing.T, store string) *campaign {
 		t.Fatal(err)
 	}
 	clocks := newClocks(t, dir)
-	serverHTTP := freeAddress(t)
+	serverHTTP := freeport.Address(t)
 	limit := time.Duration(minutes*float64(time.Minute))*4 + 15*time.Minute
 	e := newEnvironmentFor(t, limit, clocks.buildServer(t), store, flinkcluster.Options{
 		TaskManagers: 2, Slots: 2, HighAvailability: true, Environment: clocks.environment, Config: map[string]string{

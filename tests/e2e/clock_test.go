@@ -5,7 +5,6 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -121,15 +120,4 @@ func TestClockOfServerJumps(t *testing.T) {
 	e.awaitFinished(job)
 	e.verify(l)
 	e.checkGarbage()
-}
-
-// freeAddress is a loopback address that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }

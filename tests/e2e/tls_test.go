@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/flinkndb/flinkndb/tests/certs"
 	"github.com/flinkndb/flinkndb/tests/flinkcluster"
+	"github.com/flinkndb/flinkndb/tests/freeport"
 )
 
 // TestTLS runs a job whose TaskManagers and JobManager reach the server by TCP only, with certificates on both
@@ -20,14 +20,7 @@ func TestTLS(t *testing.T) {
 	ca := certs.NewAuthority(t, dir, "ca")
 	ca.Issue(t, "server", time.Hour)
 	ca.Issue(t, "client", time.Hour)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := freeport.Address(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	if err := os.WriteFile(at("token"), []byte("a token of some length"), 0o600); err != nil {
 		t.Fatal(err)

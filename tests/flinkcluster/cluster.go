@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/flinkndb/flinkndb/tests/freeport"
 )
 
 // Options say what cluster to run.
@@ -64,7 +65,7 @@ func Start(ctx context.Context, opt Options) (*Cluster, error) {
 	if opt.TaskManagerMemory == "" {
 		opt.TaskManagerMemory = "1200m"
 	}
-	ports, err := freePorts(5)
+	ports, err := freeport.Several(5)
 	if err != nil {
 		return nil, err
 	}
@@ -92,20 +93,6 @@ func Start(ctx context.Context, opt Options) (*Cluster, error) {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
-}
-
-// freePorts asks the system for ports that nobody uses.
-func freePorts(n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("look for a free port: %w", err)
-		}
-		ports[i] = listener.Addr().(*net.TCPAddr).Port
-		defer func() { _ = listener.Close() }()
-	}
-	return ports, nil
 }
 
 // prepare lays out lib/ (links) and conf/.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/flinkndb/flinkndb/tests/freeport"
 )
 
 // Cluster is a running (or killed) NDB cluster. Methods are not for concurrent use, except that
@@ -51,7 +53,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if entries, err := os.ReadDir(opts.Dir); err == nil && len(entries) > 0 {
 		return nil, fmt.Errorf("%s is not empty: it may hold an older cluster (stop it with 'down', then remove the directory)", opts.Dir)
 	}
-	ports, err := freePorts(1 + opts.DataNodes + opts.MySQLServers)
+	ports, err := freeport.Several(1 + opts.DataNodes + opts.MySQLServers)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/flinkndb/flinkndb/tests/freeport"
 )
 
 // Plain is one MySQL or MariaDB server without NDB, for the engine innodb.
@@ -76,7 +78,7 @@ func newPlain(dir string) (*Plain, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(1)
+	ports, err := freeport.Several(1)
 	if err != nil {
 		return nil, err
 	}

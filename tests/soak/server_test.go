@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/flinkndb/flinkndb/tests/freeport"
 	"github.com/flinkndb/flinkndb/tests/stateclient"
 	"github.com/flinkndb/flinkndb/tests/stateserver"
 )
@@ -54,14 +55,7 @@ func runTests(m *testing.M) int {
 
 func startServer(t *testing.T, flags ...string) *server {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := freeport.Address(t)
 	s, err := stateserver.Start(t.Context(), serverBinary, t.TempDir(), "", append(flags, "--http", address)...)
 	if err != nil {
 		t.Fatal(err)
