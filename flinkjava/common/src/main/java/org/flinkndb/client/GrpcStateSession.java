@@ -283,10 +283,10 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
         try {
             if (failure == null && !closing && attached && !outstanding.mayChange(rows)) {
                 long id = nextRequest++;
-                ClientFrame inTurn =
-                        ClientFrame.newBuilder().setRead(read.setRequestId(id)).build();
-                outstanding.addSent(id, inTurn, request);
-                send(ClientFrame.newBuilder().setRead(read.setOvertakes(true)).build());
+                read.setRequestId(id).setOvertakes(true);
+                ClientFrame frame = ClientFrame.newBuilder().setRead(read).build();
+                outstanding.addSent(id, frame, request);
+                send(frame);
                 return request.future();
             }
             return request(

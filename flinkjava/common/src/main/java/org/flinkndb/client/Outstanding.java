@@ -1,6 +1,7 @@
 package org.flinkndb.client;
 
 import org.flinkndb.proto.v1.ClientFrame;
+import org.flinkndb.proto.v1.Read;
 
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -59,6 +60,15 @@ final class Outstanding {
             this.rows = rows;
             this.request = request;
         }
+
+        /** The same request, which overtakes nothing. */
+        private Item inTurn() {
+            if (!frame.getRead().getOvertakes()) {
+                return this;
+            }
+            Read read = frame.getRead().toBuilder().clearOvertakes().build();
+            return new Item(ClientFrame.newBuilder().setRead(read).build(), 0, 0, null, request);
+        }
     }
 
     /** Adds a write, to be sent in its turn. */
@@ -76,13 +86,9 @@ final class Outstanding {
         unsent.add(add(id, frame, request));
     }
 
-    /**
-     * Adds a request that is sent at once, before what waits for its turn.
-     *
-     * @param again what to send on another stream, in its turn
-     */
-    void addSent(long id, ClientFrame again, Request<?> request) {
-        add(id, again, request);
+    /** Adds a request that is sent at once, before what waits for its turn. */
+    void addSent(long id, ClientFrame frame, Request<?> request) {
+        add(id, frame, request);
     }
 
     private Item add(long id, ClientFrame frame, Request<?> request) {
@@ -167,7 +173,7 @@ final class Outstanding {
         recentWrites.restart(serverApplied);
         for (Item item : items.values()) {
             if (item.request != null) {
-                unsent.add(item);
+                unsent.add(item.inTurn());
             } else if (item.seq > serverApplied) {
                 unsent.add(item);
                 recentWrites.note(item.seq, item.rows);

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import org.flinkndb.proto.v1.ClientFrame;
 import org.flinkndb.proto.v1.Count;
 import org.flinkndb.proto.v1.Heartbeat;
+import org.flinkndb.proto.v1.Read;
 import org.flinkndb.proto.v1.Write;
 import org.junit.jupiter.api.Test;
 
@@ -101,6 +102,22 @@ class OutstandingTest {
         outstanding.applied(1);
         assertThat(mayChange("a")).isFalse();
         assertThat(mayChange("b")).isTrue();
+    }
+
+    @Test
+    void whatOvertookTakesItsTurnOnAnotherStream() {
+        Read read = Read.newBuilder().setRequestId(1).setOvertakes(true).build();
+        ClientFrame frame = ClientFrame.newBuilder().setRead(read).build();
+        outstanding.addSent(1, frame, Request.rows(1));
+        assertThat(sent()).isEmpty();
+        for (int stream = 0; stream < 2; stream++) {
+            outstanding.restart(0);
+            List<ClientFrame> again = new ArrayList<>();
+            outstanding.sendNext(again::add);
+            assertThat(again).hasSize(1);
+            assertThat(again.get(0).getRead().getRequestId()).isEqualTo(1);
+            assertThat(again.get(0).getRead().getOvertakes()).isFalse();
+        }
     }
 
     /** The server was killed after it had applied all, and before all of it was durable. */
