@@ -51,6 +51,14 @@ class SessionFaultsTest {
         server.close();
     }
 
+    /** Puts another server, with flags and an empty store, in the place of the first one. */
+    private void serveInMemory(String... flags) throws Exception {
+        server.close();
+        Path other = Files.createDirectory(folder.resolve("other"));
+        server = ServerProcess.start(other, "memory:", List.of(flags));
+        configuration.setString("state.backend.ndb.address", server.address());
+    }
+
     private StateSession open() throws Exception {
         return StateSessions.open(
                 NdbSettings.fromConfig(configuration),
@@ -311,12 +319,7 @@ class SessionFaultsTest {
         try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             address = "127.0.0.1:" + free.getLocalPort();
         }
-        server.close();
-        server =
-                ServerProcess.start(
-                        Files.createDirectory(folder.resolve("tcp")),
-                        "memory:",
-                        List.of("--listen", "tcp://" + address));
+        serveInMemory("--listen", "tcp://" + address);
         configuration.setString("state.backend.ndb.address", address);
         open().close();
         configuration.setString("state.backend.ndb.tls.enabled", "true");
@@ -340,15 +343,9 @@ class SessionFaultsTest {
 
     @Test
     void aWrongTokenIsRefused() throws Exception {
-        server.close();
         Path right = Files.writeString(folder.resolve("right"), "0123456789abcdef-right");
         Path wrong = Files.writeString(folder.resolve("wrong"), "0123456789abcdef-wrong");
-        server =
-                ServerProcess.start(
-                        Files.createDirectory(folder.resolve("with-token")),
-                        "memory:",
-                        List.of("--token-file", right.toString()));
-        configuration.setString("state.backend.ndb.address", server.address());
+        serveInMemory("--token-file", right.toString());
         assertThatThrownBy(this::open)
                 .hasMessageContaining("state.backend.ndb.token-file")
                 .hasMessageContaining("no token");
@@ -362,13 +359,7 @@ class SessionFaultsTest {
 
     @Test
     void aValueAboveTheLimitIsRefusedAndTheSessionGoesOn() throws Exception {
-        server.close();
-        server =
-                ServerProcess.start(
-                        Files.createDirectory(folder.resolve("small")),
-                        "memory:",
-                        List.of("--max-value-bytes", "2000"));
-        configuration.setString("state.backend.ndb.address", server.address());
+        serveInMemory("--max-value-bytes", "2000");
         try (StateSession session = open()) {
             int state = session.registerState("v", StateKind.VALUE);
             assertThatThrownBy(() -> session.write(1, row(state, "k", "v".repeat(2001))))
@@ -399,13 +390,7 @@ class SessionFaultsTest {
 
     @Test
     void aFullServerIsWaitedFor() throws Exception {
-        server.close();
-        server =
-                ServerProcess.start(
-                        Files.createDirectory(folder.resolve("full")),
-                        "memory:",
-                        List.of("--max-sessions", "1"));
-        configuration.setString("state.backend.ndb.address", server.address());
+        serveInMemory("--max-sessions", "1");
         configuration.setString("state.backend.ndb.reconnect-timeout", "1s");
         StateSession first = open();
         int state = first.registerState("v", StateKind.VALUE);

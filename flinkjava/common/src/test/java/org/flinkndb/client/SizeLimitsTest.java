@@ -13,7 +13,6 @@ import org.apache.flink.api.common.typeutils.SimpleTypeSerializerSnapshot;
 import org.apache.flink.api.common.typeutils.TypeSerializerSnapshot;
 import org.apache.flink.api.common.typeutils.base.IntSerializer;
 import org.apache.flink.api.common.typeutils.base.LongSerializer;
-import org.apache.flink.api.common.typeutils.base.TypeSerializerSingleton;
 import org.apache.flink.api.common.typeutils.base.array.BytePrimitiveArraySerializer;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.core.memory.DataInputView;
@@ -24,6 +23,7 @@ import org.apache.flink.runtime.state.VoidNamespace;
 import org.apache.flink.runtime.state.VoidNamespaceSerializer;
 import org.apache.flink.util.ExceptionUtils;
 import org.flinkndb.NdbStateBackend;
+import org.flinkndb.testutil.ImmutableSerializer;
 import org.flinkndb.testutil.ServerProcess;
 import org.flinkndb.testutil.TestBackends;
 import org.junit.jupiter.api.AfterAll;
@@ -144,11 +144,7 @@ class SizeLimitsTest {
 
     @Test
     void aListThatGrowsAboveTheLimitFailsTheTask() throws Exception {
-        ListState<byte[]> list =
-                backend.getPartitionedState(
-                        VoidNamespace.INSTANCE,
-                        VoidNamespaceSerializer.INSTANCE,
-                        new ListStateDescriptor<>("long", BytePrimitiveArraySerializer.INSTANCE));
+        ListState<byte[]> list = longList();
         backend.setCurrentKey(1L);
         for (int checkpoint = 1; checkpoint <= 3; checkpoint++) {
             list.add(serializedAs(LIMIT / 3 - 1));
@@ -160,11 +156,7 @@ class SizeLimitsTest {
 
     @Test
     void aListAboveTheLimitIsNotSerializedAsAWhole() throws Exception {
-        ListState<byte[]> list =
-                backend.getPartitionedState(
-                        VoidNamespace.INSTANCE,
-                        VoidNamespaceSerializer.INSTANCE,
-                        new ListStateDescriptor<>("long", BytePrimitiveArraySerializer.INSTANCE));
+        ListState<byte[]> list = longList();
         backend.setCurrentKey(1L);
         byte[] element = serializedAs(1 << 20);
         list.update(Collections.nCopies(8, element));
@@ -207,8 +199,15 @@ class SizeLimitsTest {
                 backend, new ValueStateDescriptor<>(name, BytePrimitiveArraySerializer.INSTANCE));
     }
 
+    private ListState<byte[]> longList() throws Exception {
+        return backend.getPartitionedState(
+                VoidNamespace.INSTANCE,
+                VoidNamespaceSerializer.INSTANCE,
+                new ListStateDescriptor<>("long", BytePrimitiveArraySerializer.INSTANCE));
+    }
+
     /** Writes two gibibytes for each value, or as much as the heap takes. */
-    public static final class EndlessSerializer extends TypeSerializerSingleton<Integer> {
+    public static final class EndlessSerializer extends ImmutableSerializer<Integer> {
         private static final byte[] PIECE = new byte[64 << 20];
 
         @Override
@@ -219,38 +218,13 @@ class SizeLimitsTest {
         }
 
         @Override
-        public boolean isImmutableType() {
-            return true;
-        }
-
-        @Override
         public Integer createInstance() {
             return 0;
         }
 
         @Override
-        public Integer copy(Integer from) {
-            return from;
-        }
-
-        @Override
-        public Integer copy(Integer from, Integer reuse) {
-            return from;
-        }
-
-        @Override
-        public int getLength() {
-            return -1;
-        }
-
-        @Override
         public Integer deserialize(DataInputView source) throws IOException {
             throw new IOException("nothing was written");
-        }
-
-        @Override
-        public Integer deserialize(Integer reuse, DataInputView source) throws IOException {
-            return deserialize(source);
         }
 
         @Override

@@ -2,9 +2,9 @@ package org.flinkndb.suite;
 
 import org.apache.flink.api.common.typeutils.SimpleTypeSerializerSnapshot;
 import org.apache.flink.api.common.typeutils.TypeSerializerSnapshot;
-import org.apache.flink.api.common.typeutils.base.TypeSerializerSingleton;
 import org.apache.flink.core.memory.DataInputView;
 import org.apache.flink.core.memory.DataOutputView;
+import org.flinkndb.testutil.ImmutableSerializer;
 
 import java.io.IOException;
 import java.util.Locale;
@@ -70,7 +70,7 @@ final class Texts {
     }
 
     /** Writes the text alone. */
-    private abstract static class TextSerializer<T> extends TypeSerializerSingleton<T> {
+    private abstract static class TextSerializer<T> extends ImmutableSerializer<T> {
         private static final long serialVersionUID = 1L;
 
         abstract String text(T from);
@@ -78,28 +78,8 @@ final class Texts {
         abstract T read(String text);
 
         @Override
-        public boolean isImmutableType() {
-            return true;
-        }
-
-        @Override
         public T createInstance() {
             return read("");
-        }
-
-        @Override
-        public T copy(T from) {
-            return from;
-        }
-
-        @Override
-        public T copy(T from, T reuse) {
-            return from;
-        }
-
-        @Override
-        public int getLength() {
-            return -1;
         }
 
         @Override
@@ -110,11 +90,6 @@ final class Texts {
         @Override
         public T deserialize(DataInputView source) throws IOException {
             return read(source.readUTF());
-        }
-
-        @Override
-        public T deserialize(T reuse, DataInputView source) throws IOException {
-            return deserialize(source);
         }
 
         @Override
