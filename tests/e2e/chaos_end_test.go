@@ -45,27 +45,19 @@ func (c *campaign) awaitNothingLeft() {
 }
 
 func (c *campaign) whatIsLeft() error {
-	var sessions struct {
-		Sessions []struct {
-			ID string `json:"session_id"`
-		} `json:"sessions"`
-	}
-	var snapshots struct {
-		Snapshots []struct {
-			ID string `json:"snapshot_id"`
-		} `json:"snapshots"`
-	}
-	if err := errors.Join(c.server.Ask(c.ctx, &sessions, "sessions"), c.server.Ask(c.ctx, &snapshots, "snapshots")); err != nil {
+	sessions, err := c.sessions()
+	if err != nil {
 		return err
 	}
-	if n := len(sessions.Sessions); n > 0 {
+	if n := len(sessions); n > 0 {
 		return fmt.Errorf("%d sessions", n)
 	}
-	for _, snapshot := range snapshots.Snapshots {
-		if _, err := c.server.Command(c.ctx, "snapshots", "--release", snapshot.ID); err != nil {
-			return err
-		}
-		c.seen["snapshot that Flink lost track of"]++
+	released, err := c.releaseListed()
+	if released > 0 {
+		c.seen["snapshot that Flink lost track of"] += released
+	}
+	if err != nil {
+		return err
 	}
 	return errors.Join(c.garbageAfterCollection(), c.rowsAfterCollection())
 }

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -110,10 +109,8 @@ func TestClockOfServerJumps(t *testing.T) {
 	e.must(e.cluster.TaskManagers()[0].Kill())
 	e.must(e.cluster.AwaitTaskManagers(e.ctx, 0))
 	e.must(flinkcluster.Poll(e.ctx, 2*time.Minute, "sessions that end", func() bool {
-		var answer struct {
-			Sessions []json.RawMessage `json:"sessions"`
-		}
-		return e.server.Ask(e.ctx, &answer, "sessions") == nil && len(answer.Sessions) == 0
+		sessions, err := e.sessions()
+		return err == nil && len(sessions) == 0
 	}))
 	_, err = e.cluster.AddTaskManager()
 	e.must(err)

@@ -73,18 +73,13 @@ func TestForkBecomesIndependent(t *testing.T) {
 // awaitFlattened waits until each session of a job sees a single row space.
 func (e *environment) awaitFlattened(job string) {
 	e.t.Helper()
-	var list struct {
-		Sessions []struct {
-			JobID     string   `json:"job_id"`
-			RowSpaces []string `json:"row_spaces"`
-		} `json:"sessions"`
-	}
 	e.must(flinkcluster.Poll(e.ctx, time.Minute, "a flattened fork", func() bool {
-		if err := e.server.Ask(e.ctx, &list, "sessions"); err != nil {
+		list, err := e.sessions()
+		if err != nil {
 			e.t.Fatal(err)
 		}
 		sessions, spaces := 0, 0
-		for _, s := range list.Sessions {
+		for _, s := range list {
 			if s.JobID == job {
 				sessions, spaces = sessions+1, spaces+len(s.RowSpaces)
 			}
@@ -96,18 +91,10 @@ func (e *environment) awaitFlattened(job string) {
 // releaseSnapshots releases all snapshots of a job, as an administrator would when Flink has lost them.
 func (e *environment) releaseSnapshots(job string) {
 	e.t.Helper()
-	var list struct {
-		Snapshots []struct {
-			ID string `json:"snapshot_id"`
-		} `json:"snapshots"`
-	}
-	e.must(e.server.Ask(e.ctx, &list, "snapshots", "--job", job))
-	if len(list.Snapshots) == 0 {
+	released, err := e.releaseListed("--job", job)
+	e.must(err)
+	if released == 0 {
 		e.t.Fatalf("job %s has no snapshots", job)
-	}
-	for _, s := range list.Snapshots {
-		_, err := e.server.Command(e.ctx, "snapshots", "--release", s.ID)
-		e.must(err)
 	}
 }
 
