@@ -1,5 +1,6 @@
 package org.flinkndb.state;
 
+import org.apache.flink.api.common.state.State;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeutils.TypeSerializer;
 
@@ -53,7 +54,10 @@ final class HeapMeter {
         }
     }
 
-    /** Bytes of a value, or -1 when it is made of too many objects. */
+    /**
+     * Bytes of a value, or -1 when it cannot be said: it is made of too many objects, or another thread
+     * changes a collection that it refers to.
+     */
     long measure(Object value) {
         Set<Object> seen = Collections.newSetFromMap(new IdentityHashMap<>());
         Deque<Object> open = new ArrayDeque<>();
@@ -65,18 +69,26 @@ final class HeapMeter {
                 if (seen.size() + open.size() > MAX_OBJECTS) {
                     return -1;
                 }
-                bytes += visit(next, open);
+                long visited = visit(next, open);
+                if (visited < 0) {
+                    return -1;
+                }
+                bytes += visited;
             }
         }
         return bytes;
     }
 
-    /** Adds an object to those to be counted, unless it is one that many values share. */
+    /**
+     * Adds an object to those to be counted, unless it is one that many values share. A row of SQL may
+     * refer to a state, in a view of its accumulator, and through it to the whole backend.
+     */
     private static void follow(Object object, Deque<Object> open) {
         if (object != null
                 && !(object instanceof Enum)
                 && !(object instanceof Class)
                 && !(object instanceof ClassLoader)
+                && !(object instanceof State)
                 && !(object instanceof TypeSerializer)
                 && !(object instanceof TypeInformation)) {
             open.push(object);
@@ -132,24 +144,37 @@ final class HeapMeter {
     }
 
     private long collection(Collection<?> elements, Deque<Object> open) {
-        followSome(elements, open);
+        if (!followSome(elements, open)) {
+            return -1;
+        }
         int each = elements instanceof List ? referenceBytes : HASH_NODE_BYTES;
         return ARRAY_LIST_BYTES + aligned(ARRAY_HEADER_BYTES + (long) elements.size() * each);
     }
 
     private long map(Map<?, ?> map, Deque<Object> open) {
-        followSome(map.keySet(), open);
-        followSome(map.values(), open);
+        if (!followSome(map.keySet(), open) || !followSome(map.values(), open)) {
+            return -1;
+        }
         return HASH_TABLE_BYTES + (long) map.size() * HASH_NODE_BYTES;
     }
 
-    private static void followSome(Collection<?> elements, Deque<Object> open) {
+    /** Returns false when the elements change meanwhile. */
+    private static boolean followSome(Collection<?> elements, Deque<Object> open) {
         int left = MAX_OBJECTS + 1;
-        for (Object element : elements) {
-            if (left-- == 0) {
-                return;
+        try {
+            for (Object element : elements) {
+                if (left-- == 0) {
+                    return true;
+                }
+                follow(element, open);
             }
-            follow(element, open);
+            return true;
+        } catch (RuntimeException e) {
+            // Values may refer to what threads of the job share. What iterators throw when their
+            // collection
+            // changes is not only ConcurrentModificationException; and no estimate is worth a job's
+            // failure.
+            return false;
         }
     }
 

@@ -4,9 +4,11 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import com.sun.management.ThreadMXBean;
 
+import org.apache.flink.api.common.state.State;
 import org.apache.flink.api.java.tuple.Tuple3;
 import org.apache.flink.core.memory.MemorySegmentFactory;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 
 import java.lang.management.ManagementFactory;
 import java.math.BigDecimal;
@@ -18,6 +20,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Supplier;
 
 /** What the meter says is what the virtual machine allocates, and what is shared is not counted. */
@@ -97,6 +100,53 @@ class HeapMeterTest {
         }
         assertThat(meter.measure(accounts)).isEqualTo(-1);
         assertThat(meter.measure(new Object[100_000])).isPositive(); // null everywhere
+    }
+
+    /** As rows of SQL do in views of their accumulators. */
+    @Test
+    void statesThatAValueRefersToAreNotCounted() {
+        Accumulator accumulator = new Accumulator();
+        long alone = meter.measure(accumulator);
+        accumulator.state = new HoldingState();
+        assertThat(meter.measure(accumulator)).isEqualTo(alone);
+    }
+
+    private static final class Accumulator {
+        private State state;
+    }
+
+    private static final class HoldingState implements State {
+        private final byte[] held = new byte[1000];
+
+        @Override
+        public void clear() {
+            Arrays.fill(held, (byte) 0);
+        }
+    }
+
+    /** What threads of a job share may change at any moment; the job must not fail of it. */
+    @Test
+    @Timeout(60)
+    void aMapThatChangesIsNotMeasured() throws Exception {
+        Map<Integer, String> shared = new HashMap<>();
+        AtomicBoolean ended = new AtomicBoolean();
+        Thread other =
+                new Thread(
+                        () -> {
+                            for (int i = 0; !ended.get(); i++) {
+                                shared.put(i % 500, "text");
+                                shared.remove((i + 250) % 500);
+                            }
+                        });
+        other.start();
+        try {
+            while (meter.measure(shared) >= 0) {
+                Thread.onSpinWait();
+            }
+        } finally {
+            ended.set(true);
+            other.join();
+        }
     }
 
     /** Compares the sum for many values with what the thread allocated for them. */
