@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/flinkndb/flinkndb/tests/flinkcluster"
@@ -22,27 +20,31 @@ type result struct {
 	records                 int
 	seconds                 float64 // from when all tasks run to the end
 	checkpoints             int
-	checkpointMillis        int64 // median duration
-	checkpointBytes         int64 // median of what a checkpoint wrote
-	stateBytes              int64 // of the last checkpoint
-	cpuSeconds              float64
+	checkpointMillis        int64   // median duration
+	checkpointBytes         int64   // median of what a checkpoint wrote
+	stateBytes              int64   // of the last checkpoint
+	cleanUpSeconds          float64 // from the end of the job until its state was removed
+	cpu                     cpuTimes
 	memoryBytes             int64  // largest resident size since the processes started, summed
 	digest                  string // of the result, where the job makes one
 }
 
 var resultColumns = []string{"workload", "case", "backend", "round", "records", "seconds", "checkpoints", "checkpoint_ms", "checkpoint_bytes",
-	"state_bytes", "cpu_seconds", "memory_bytes", "changes/digest", "failure"}
+	"state_bytes", "clean_up_seconds", "cpu_flink_seconds", "cpu_server_seconds", "cpu_database_seconds", "memory_bytes", "changes/digest", "failure"}
 
 func (r *result) row() []string {
-	return []string{r.workload, r.name, r.backend, fmt.Sprint(r.round), fmt.Sprint(r.records), fmt.Sprintf("%.2f", r.seconds), fmt.Sprint(r.checkpoints),
-		fmt.Sprint(r.checkpointMillis), fmt.Sprint(r.checkpointBytes), fmt.Sprint(r.stateBytes), fmt.Sprintf("%.2f", r.cpuSeconds), fmt.Sprint(r.memoryBytes), r.digest, r.failure}
+	return []string{r.workload, r.name, r.backend, fmt.Sprint(r.round), fmt.Sprint(r.records), decimal(r.seconds), fmt.Sprint(r.checkpoints),
+		fmt.Sprint(r.checkpointMillis), fmt.Sprint(r.checkpointBytes), fmt.Sprint(r.stateBytes), decimal(r.cleanUpSeconds), decimal(r.cpu.flink), decimal(r.cpu.server), decimal(r.cpu.database),
+		fmt.Sprint(r.memoryBytes), r.digest, r.failure}
 }
+
+func decimal(x float64) string { return fmt.Sprintf("%.2f", x) }
 
 func parseResult(row []string) (result, error) {
 	n := numbers{row: row}
 	r := result{workload: n.text(), name: n.text(), backend: n.text(), round: int(n.integer()), records: int(n.integer()), seconds: n.decimal(),
-		checkpoints: int(n.integer()), checkpointMillis: n.integer(), checkpointBytes: n.integer(), stateBytes: n.integer(), cpuSeconds: n.decimal(),
-		memoryBytes: n.integer(), digest: n.text(), failure: n.text()}
+		checkpoints: int(n.integer()), checkpointMillis: n.integer(), checkpointBytes: n.integer(), stateBytes: n.integer(), cleanUpSeconds: n.decimal(),
+		cpu: cpuTimes{n.decimal(), n.decimal(), n.decimal()}, memoryBytes: n.integer(), digest: n.text(), failure: n.text()}
 	return r, n.err
 }
 
@@ -68,8 +70,8 @@ func (r result) progress() string {
 	if r.failure != "" {
 		return fmt.Sprintf("failed: %.300s", r.failure)
 	}
-	return fmt.Sprintf("%.1f s, %.0f records/s, checkpoints %d of median %d ms, CPU %.1f s",
-		r.seconds, float64(r.records)/max(r.seconds, 0.001), r.checkpoints, r.checkpointMillis, r.cpuSeconds)
+	return fmt.Sprintf("%.1f s, %.0f records/s, checkpoints %d of median %d ms, clean-up %.1f s, CPU %.1f s (%s)",
+		r.seconds, float64(r.records)/max(r.seconds, 0.001), r.checkpoints, r.checkpointMillis, r.cleanUpSeconds, r.cpu.sum(), r.cpu)
 }
 
 // measureBackend runs all jobs of a round on one backend. After a failure the rest runs on a new cluster.
@@ -129,7 +131,7 @@ func (p *plan) startWarm(ctx context.Context, backend string, first int) (*sessi
 }
 
 func (s *session) run(ctx context.Context, c testcase, parallelism int) (r result, err error) {
-	before, err := s.cpuSeconds()
+	before, err := s.cpuTimes()
 	if err != nil {
 		return r, err
 	}
@@ -160,11 +162,14 @@ func (s *session) run(ctx context.Context, c testcase, parallelism int) (r resul
 	if digest, ok := accumulators["digest"]; ok {
 		r.digest = accumulators["changes"] + "/" + digest
 	}
-	after, err := s.cpuSeconds()
+	if r.cleanUpSeconds, err = s.awaitCleanUp(ctx); err != nil {
+		return r, err
+	}
+	after, err := s.cpuTimes()
 	if err != nil {
 		return r, err
 	}
-	r.cpuSeconds = after - before
+	r.cpu = after.minus(before)
 	r.memoryBytes, err = s.peakMemory()
 	return r, err
 }
@@ -181,48 +186,6 @@ func (r *result) addCheckpoints(stats *flinkcluster.Checkpoints) {
 		}
 	}
 	r.checkpointMillis, r.checkpointBytes = median(durations), median(sizes)
-}
-
-// cpuSeconds is what all processes have used so far.
-func (s *session) cpuSeconds() (total float64, err error) {
-	for _, pid := range s.pids() {
-		// After the name in parentheses, utime, stime, cutime and cstime are the fields 14 to 17.
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
-		}
-		fields := bytes.Fields(raw[bytes.LastIndexByte(raw, ')')+1:])
-		for _, field := range fields[11:15] {
-			ticks, err := strconv.ParseFloat(string(field), 64)
-			if err != nil {
-				return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
-			}
-			total += ticks
-		}
-	}
-	const ticksASecond = 100 // USER_HZ, on every Linux that Go runs on
-	return total / ticksASecond, nil
-}
-
-// peakMemory sums the largest resident sizes of all processes.
-func (s *session) peakMemory() (total int64, err error) {
-	for _, pid := range s.pids() {
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
-			return 0, fmt.Errorf("memory of process %d: %w", pid, err)
-		}
-		_, rest, found := bytes.Cut(raw, []byte("VmHWM:"))
-		fields := bytes.Fields(rest)
-		if !found || len(fields) == 0 {
-			return 0, fmt.Errorf("memory of process %d: no VmHWM in its status", pid)
-		}
-		kilobytes, err := strconv.ParseInt(string(fields[0]), 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("memory of process %d: %w", pid, err)
-		}
-		total += kilobytes << 10
-	}
-	return total, nil
 }
 
 func median[T int64 | float64](numbers []T) T {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/flinkndb/flinkndb/tests/flinkcluster"
 	"github.com/flinkndb/flinkndb/tests/ndb"
@@ -103,14 +104,24 @@ func (s *session) stop() error {
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
-// pids are the processes whose work counts: Flink's, the state server's and the database's.
-func (s *session) pids() []int {
-	pids := s.cluster.Pids()
-	if s.server != nil {
-		pids = append(pids, s.server.Pid())
+// awaitCleanUp waits until the state of the jobs that have ended is removed, so that its removal does not slow down the
+// next job, and says how long that took. Flink's own backends have nothing to wait for: they delete files.
+func (s *session) awaitCleanUp(ctx context.Context) (seconds float64, err error) {
+	if s.server == nil {
+		return 0, nil
 	}
-	if s.database != nil {
-		pids = append(pids, s.database.Pids()...)
+	begin := time.Now()
+	var last error
+	err = flinkcluster.Poll(ctx, 10*time.Minute, "the removal of the job's state", func() bool {
+		if _, last = s.server.Command(ctx, "gc"); last != nil {
+			return false
+		}
+		var rows int
+		rows, _, last = s.server.CountRows(ctx)
+		return last == nil && rows == 0
+	})
+	if err != nil {
+		err = errors.Join(err, last)
 	}
-	return pids
+	return time.Since(begin).Seconds(), err
 }
