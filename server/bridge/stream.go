@@ -458,7 +458,7 @@ func (x *sessionStream) snapshot(r *pb.TakeSnapshot) error {
 	start := time.Now()
 	result, commit, err := x.session.Snapshot(x.ctx, lineage.SnapshotRequest{
 		ID: r.GetSnapshotId(), Epoch: r.GetEpoch(), CheckpointID: r.GetCheckpointId(),
-		Kind: lineage.SnapshotKind(r.GetKind()), Schema: r.GetSchema(), States: stateInfos(r.GetStates()),
+		Kind: lineage.SnapshotKind(r.GetKind()), LastSeq: r.GetLastSeq(), Schema: r.GetSchema(), States: stateInfos(r.GetStates()),
 	})
 	if err != nil {
 		return err

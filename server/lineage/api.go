@@ -212,8 +212,10 @@ type SnapshotRequest struct {
 	Epoch        uint64
 	CheckpointID int64
 	Kind         SnapshotKind
-	Schema       []byte
-	States       []StateInfo // those that the schema describes, in its order
+	// LastSeq is the highest seq of a Write before it, which must have been applied; 0 = not known.
+	LastSeq uint64
+	Schema  []byte
+	States  []StateInfo // those that the schema describes, in its order
 }
 
 // SnapshotResult says what was written since the session's snapshot before.

@@ -24,9 +24,9 @@ type pendingCommit struct {
 	commit store.Commit
 }
 
-func newCommitQueue(durable uint64) *commitQueue {
+func newCommitQueue() *commitQueue {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &commitQueue{seq: durable, news: make(chan struct{}), ctx: ctx, cancel: cancel}
+	return &commitQueue{news: make(chan struct{}), ctx: ctx, cancel: cancel}
 }
 
 // add notes a commit whose durability is to be awaited.
@@ -64,7 +64,7 @@ func (q *commitQueue) await(batch []pendingCommit) {
 		if err != nil {
 			q.err = err
 		} else {
-			q.seq = p.seq
+			q.seq = max(q.seq, p.seq)
 		}
 		close(q.news)
 		q.news = make(chan struct{})

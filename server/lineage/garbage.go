@@ -231,7 +231,8 @@ func (l *Lineage) releaseOverdue(ctx context.Context, report *GarbageReport) err
 	var overdue []string
 	l.catalog.mu.RLock()
 	for _, s := range l.catalog.snapshots {
-		abandoned := !s.Abandoned.IsZero() && now.Sub(s.Abandoned) >= l.opt.AbandonedRetention
+		// Servers before this rule marked savepoints, too.
+		abandoned := s.Kind != SnapshotSavepoint && !s.Abandoned.IsZero() && now.Sub(s.Abandoned) >= l.opt.AbandonedRetention
 		orphaned := s.Kind == SnapshotExport && s.Session != 0 && l.catalog.sessions[s.Session] == nil
 		unpinned := s.Kind == SnapshotExport && s.Session == 0 && now.Sub(s.Created) >= pinRetention && !l.pinnedHere(s.ID)
 		if abandoned || orphaned || unpinned {

@@ -85,7 +85,19 @@ func (l *Lineage) Open(ctx context.Context, r OpenRequest) (OpenResult, error) {
 	if !o.repeated { // else the record may be newer in the catalog
 		l.catalog.change(o.apply)
 	}
+	l.endLive(o.fenced)
 	return o.result, nil
+}
+
+// endLive has sessions that another one took the place of read no more at this server, before that one can write.
+func (l *Lineage) endLive(ids []uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ids {
+		if a := l.live[id]; a != nil {
+			a.ended.Store(true)
+		}
+	}
 }
 
 func (r *OpenRequest) validate() error {
@@ -371,8 +383,9 @@ func (o *opening) takesPlaceOf(s *sessionRecord) bool {
 	return false
 }
 
-// abandon marks snapshots of this job that the restored state goes back behind: Flink restores the
-// latest completed checkpoint, so those never completed.
+// abandon marks checkpoints of this job that the restored state goes back behind: Flink restores the
+// latest completed checkpoint, so those never completed. This says nothing about savepoints, to which Flink
+// never goes back by itself: they are their user's.
 func (o *opening) abandon() error {
 	metas, err := o.tx.ScanMeta(snapshotPrefix)
 	if err != nil {
@@ -383,7 +396,7 @@ func (o *opening) abandon() error {
 		if _, err := readRecord(func(string) ([]byte, error) { return m.Value, nil }, m.Key, s); err != nil {
 			return err
 		}
-		if s.JobID != o.request.JobID || s.Confirmed || !s.Abandoned.IsZero() || !o.passedBy(s) {
+		if s.JobID != o.request.JobID || s.Kind == SnapshotSavepoint || s.Confirmed || !s.Abandoned.IsZero() || !o.passedBy(s) {
 			continue
 		}
 		s.Abandoned = o.l.steadyNow()

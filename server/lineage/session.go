@@ -17,6 +17,7 @@ type attached struct {
 	l      *Lineage
 	record *sessionRecord // as of the first stream; what the session sees now is in parts
 	unsure atomic.Bool    // it is not known whether layers were cut: only a new stream finds out
+	ended  atomic.Bool    // fenced, expired or closed at this server: nobody keeps what it sees any more
 
 	// mu is held through each call that uses the fields below: shared by writes and reads, which must not wait
 	// for writes, exclusively by what changes them otherwise.
@@ -63,7 +64,7 @@ type Session struct {
 func (l *Lineage) Attach(ctx context.Context, id uint64, token string) (*Session, error) {
 	var progress lane
 	var record *sessionRecord
-	if _, err := l.store.Update(ctx, func(tx store.Tx) error {
+	commit, err := l.store.Update(ctx, func(tx store.Tx) error {
 		var err error
 		if progress, err = lockLane(tx, id); err != nil {
 			return err
@@ -84,26 +85,30 @@ func (l *Lineage) Attach(ctx context.Context, id uint64, token string) (*Session
 			return fmt.Errorf("write the lane: %w", err)
 		}
 		return writeRecord(tx, sessionKey(id), record)
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, fmt.Errorf("attach to session %d: %w", id, err)
 	}
 	// The session may have taken snapshots at another server.
 	if err := l.catalog.refresh(ctx, l.store); err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
-	a := l.hold(record, progress)
+	a := l.hold(record)
+	// What was applied before is durable when this is, whoever applied it: here or at another server, whether it
+	// was known here that it was applied or not.
+	a.commits.add(progress.Applied, commit)
 	a.follow(record, progress)
 	l.catalog.change(func() { l.catalog.sessions[id] = record })
 	return &Session{attached: a, stream: progress.Attachment, applied: progress.Applied}, nil
 }
 
 // hold returns what this server keeps of a session, with one stream more.
-func (l *Lineage) hold(record *sessionRecord, progress lane) *attached {
+func (l *Lineage) hold(record *sessionRecord) *attached {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.live[record.ID]
 	if a == nil {
-		a = &attached{l: l, record: record, renewed: l.opt.Elapsed(), commits: newCommitQueue(progress.Applied)}
+		a = &attached{l: l, record: record, renewed: l.opt.Elapsed(), commits: newCommitQueue()}
 		a.setParts(record.Parts)
 		l.live[record.ID] = a
 	}
@@ -297,7 +302,16 @@ func (s *Session) Read(ctx context.Context, keys []Entry) ([][]byte, error) {
 		}
 		values[i] = found[i].value()
 	}
-	return values, nil
+	return values, s.checkLive()
+}
+
+// checkLive refuses what was read if the session has ended here meanwhile: whoever took its place no longer keeps
+// the versions that only it sees. (Another server's sessions do not hear of it; their writes are refused.)
+func (s *Session) checkLive() error {
+	if s.ended.Load() {
+		return ErrFenced
+	}
+	return nil
 }
 
 // tooLargeToRead is the answer for a value that came to be under a larger limit, or as a list that grew on
@@ -379,9 +393,15 @@ func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResu
 		}
 		// A client that lost its connection repeats the request, perhaps after writes of later epochs.
 		known, err := tx.Meta(snapshotKey(r.ID))
-		repeated = known != nil
-		if err != nil || repeated {
+		if err != nil {
 			return err
+		}
+		if repeated = known != nil; repeated {
+			return rewrite(tx, s.record.ID, progress)
+		}
+		if progress.Applied < r.LastSeq {
+			return fmt.Errorf("%w: session %d has sent %d writes before snapshot %s, the store has %d: it has lost the newest ones",
+				ErrSessionNotFound, s.record.ID, r.LastSeq, r.ID, progress.Applied)
 		}
 		if progress.Epoch > r.Epoch {
 			return fmt.Errorf("%w: snapshot of epoch %d after a write of epoch %d", ErrInvalid, r.Epoch, progress.Epoch)
@@ -437,13 +457,23 @@ func (s *Session) lockProgress(tx store.Tx) (lane, error) {
 	return progress, nil
 }
 
+// rewrite writes a lane as it is: the transaction is durable only when those before it are, which one without
+// changes does not tell.
+func rewrite(tx store.Tx, session uint64, progress lane) error {
+	if err := tx.PutMeta(laneKey(session), progress.encode()); err != nil {
+		return fmt.Errorf("write the lane: %w", err)
+	}
+	return nil
+}
+
 // Notify takes a hint of Flink about a checkpoint of this session.
 func (s *Session) Notify(ctx context.Context, checkpointID int64, completed bool) error {
 	var ids []string
 	s.l.catalog.mu.RLock()
 	for _, snapshot := range s.l.catalog.snapshots {
-		if snapshot.Session == s.record.ID && snapshot.CheckpointID == checkpointID &&
-			snapshot.Kind == SnapshotCheckpoint && !snapshot.Confirmed {
+		// Flink tells of a savepoint only that it is complete, and that only when the job stops with it.
+		told := snapshot.Kind == SnapshotCheckpoint || snapshot.Kind == SnapshotSavepoint && completed
+		if told && snapshot.Session == s.record.ID && snapshot.CheckpointID == checkpointID && !snapshot.Confirmed {
 			ids = append(ids, snapshot.ID)
 		}
 	}
@@ -570,6 +600,7 @@ func (l *Lineage) forget(id uint64) *attached {
 	delete(l.live, id)
 	l.mu.Unlock()
 	if a != nil {
+		a.ended.Store(true)
 		a.commits.stop()
 	}
 	l.garbage.wake()

@@ -28,10 +28,10 @@ func (s *Session) Write(ctx context.Context, seq, epoch uint64, entries []Entry)
 	if err != nil {
 		return fmt.Errorf("write %d: %w", seq, err)
 	}
+	s.commits.add(seq, commit)
 	if w.skipped {
 		return nil
 	}
-	s.commits.add(seq, commit)
 	s.l.garbage.add(w.surplus)
 	return nil
 }
@@ -100,7 +100,7 @@ func (w *writing) run(seq uint64, entries []Entry) error {
 	}
 	if seq <= progress.Applied {
 		w.skipped = true
-		return nil
+		return rewrite(w.tx, w.s.record.ID, progress)
 	}
 	if seq != progress.Applied+1 {
 		return fmt.Errorf("%w: seq is %d, expected %d", ErrInvalid, seq, progress.Applied+1)

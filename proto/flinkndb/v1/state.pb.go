@@ -2069,7 +2069,10 @@ type TakeSnapshot struct {
 	// The states that the schema describes, in its order: what a reader needs to give rows the
 	// schema's numbers without understanding it. Also says that the handle which the client makes
 	// holds offsets by which the snapshot can be read as a file (see docs: protocol).
-	States        []*StateEntry `protobuf:"bytes,7,rep,name=states,proto3" json:"states,omitempty"`
+	States []*StateEntry `protobuf:"bytes,7,rep,name=states,proto3" json:"states,omitempty"`
+	// Highest Write.seq before this frame. A store that has lost some of these writes has lost the session:
+	// ERROR_SESSION_NOT_FOUND. 0 = none, or a client that does not say.
+	LastSeq       uint64 `protobuf:"varint,8,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2151,6 +2154,13 @@ func (x *TakeSnapshot) GetStates() []*StateEntry {
 		return x.States
 	}
 	return nil
+}
+
+func (x *TakeSnapshot) GetLastSeq() uint64 {
+	if x != nil {
+		return x.LastSeq
+	}
+	return 0
 }
 
 type SnapshotResult struct {
@@ -3942,7 +3952,7 @@ const file_flinkndb_v1_state_proto_rawDesc = "" +
 	"\vCountResult\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\x04R\x04rows\"\x81\x02\n" +
+	"\x04rows\x18\x02 \x01(\x04R\x04rows\"\x9c\x02\n" +
 	"\fTakeSnapshot\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12\x1f\n" +
@@ -3952,7 +3962,8 @@ const file_flinkndb_v1_state_proto_rawDesc = "" +
 	"\rcheckpoint_id\x18\x04 \x01(\x03R\fcheckpointId\x12-\n" +
 	"\x04kind\x18\x05 \x01(\x0e2\x19.flinkndb.v1.SnapshotKindR\x04kind\x12\x16\n" +
 	"\x06schema\x18\x06 \x01(\fR\x06schema\x12/\n" +
-	"\x06states\x18\a \x03(\v2\x17.flinkndb.v1.StateEntryR\x06states\"o\n" +
+	"\x06states\x18\a \x03(\v2\x17.flinkndb.v1.StateEntryR\x06states\x12\x19\n" +
+	"\blast_seq\x18\b \x01(\x04R\alastSeq\"o\n" +
 	"\x0eSnapshotResult\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12\x1d\n" +

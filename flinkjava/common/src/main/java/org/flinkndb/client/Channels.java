@@ -8,7 +8,8 @@ import io.grpc.netty.shaded.io.grpc.netty.NegotiationType;
 import io.grpc.netty.shaded.io.grpc.netty.NettyChannelBuilder;
 import io.grpc.netty.shaded.io.netty.channel.ChannelOption;
 import io.grpc.netty.shaded.io.netty.channel.EventLoopGroup;
-import io.grpc.netty.shaded.io.netty.channel.nio.NioEventLoopGroup;
+import io.grpc.netty.shaded.io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.grpc.netty.shaded.io.netty.channel.nio.NioIoHandler;
 import io.grpc.netty.shaded.io.netty.channel.socket.nio.NioDomainSocketChannel;
 import io.grpc.netty.shaded.io.netty.channel.socket.nio.NioSocketChannel;
 import io.grpc.netty.shaded.io.netty.handler.ssl.SslContextBuilder;
@@ -65,7 +66,10 @@ final class Channels {
 
     static Connection connect(NdbSettings settings, ServerAddress address) throws IOException {
         EventLoopGroup loop =
-                new NioEventLoopGroup(1, new DefaultThreadFactory("flinkndb-io", true));
+                new MultiThreadIoEventLoopGroup(
+                        1,
+                        new DefaultThreadFactory("flinkndb-io", true),
+                        NioIoHandler.newFactory());
         try {
             NettyChannelBuilder builder =
                     address.isUnix() ? unix(address) : tcp(address, settings.tls());

@@ -349,6 +349,7 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
         }
         lock.lock();
         try {
+            take.setLastSeq(nextSeq - 1);
             return request(
                     id -> ClientFrame.newBuilder().setTakeSnapshot(take.setRequestId(id)).build(),
                     Request.snapshot(keyGroupRows.view()));
@@ -410,8 +411,8 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
         }
         StateSessionException ended =
                 new StateSessionException("CLOSED", "the session was closed", null);
+        awaitClosed(); // then the snapshots that were asked for are there, and can be released
         open.forEach(request -> request.fail(ended));
-        awaitClosed();
         timer.shutdownNow();
         if (last != null) {
             last.end();
@@ -554,6 +555,25 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
     }
 
     private void onAttached(SessionStream from, long applied, long durable) {
+        long known;
+        lock.lock();
+        try {
+            known = outstanding.durableSeq();
+        } finally {
+            lock.unlock();
+        }
+        if (applied < known) { // the whole database was lost, and came back as of an earlier moment
+            fail(
+                    from,
+                    new StateSessionException(
+                            "SESSION_NOT_FOUND",
+                            "the store has lost writes: "
+                                    + known
+                                    + " were acknowledged as durable, it has "
+                                    + applied,
+                            null));
+            return;
+        }
         lock.lock();
         try {
             if (from != stream) {

@@ -34,6 +34,7 @@ final class Outstanding {
     private final Map<Long, Long> writeKeys = new LinkedHashMap<>();
     private long nextKey;
     private long writeBytes;
+    private long durableSeq;
 
     private final ArrayDeque<Item> unsent = new ArrayDeque<>();
     private final ArrayDeque<Item> onTheWay = new ArrayDeque<>(); // writes
@@ -141,6 +142,7 @@ final class Outstanding {
 
     /** Writes up to a seq are durable. */
     void durable(long seq) {
+        durableSeq = Math.max(durableSeq, seq);
         applied(seq);
         Iterator<Map.Entry<Long, Long>> oldest = writeKeys.entrySet().iterator();
         while (oldest.hasNext()) {
@@ -151,6 +153,11 @@ final class Outstanding {
             writeBytes -= items.remove(write.getValue()).bytes;
             oldest.remove();
         }
+    }
+
+    /** The highest seq that was acknowledged as durable. */
+    long durableSeq() {
+        return durableSeq;
     }
 
     Request<?> request(long id) {

@@ -12,7 +12,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * A snapshot on its way. Unless it is handed over to Flink, it is released as soon as the server has
- * it: a cancelled or failed checkpoint must leave nothing behind.
+ * it, or the session has ended: a cancelled or failed checkpoint must leave nothing behind.
  */
 final class PendingSnapshot implements SnapshotResources {
     private static final Logger LOG = LoggerFactory.getLogger(PendingSnapshot.class);
@@ -49,7 +49,8 @@ final class PendingSnapshot implements SnapshotResources {
     @Override
     public void release() {
         if (settled.compareAndSet(false, true)) {
-            taken.thenRun(this::releaseInBackground);
+            // When the request failed, the server may have the snapshot all the same.
+            taken.whenComplete((stats, failure) -> releaseInBackground());
         }
     }
 
@@ -62,7 +63,8 @@ final class PendingSnapshot implements SnapshotResources {
                             } catch (IOException e) {
                                 LOG.warn(
                                         "Snapshot {} of an aborted checkpoint could not be"
-                                                + " released; the server expires it.",
+                                                + " released: should it be there, 'flinkndb"
+                                                + " snapshots' lists it and releases it.",
                                         id,
                                         e);
                             }

@@ -1,0 +1,84 @@
+package lineage
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/flinkndb/flinkndb/server/store/memory"
+)
+
+func takeSnapshotOf(t *testing.T, s *Session, id string, epoch uint64, checkpoint int64, kind SnapshotKind) {
+	t.Helper()
+	_, commit, err := s.Snapshot(t.Context(), SnapshotRequest{ID: id, Epoch: epoch, CheckpointID: checkpoint, Kind: kind})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := commit.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSavepointOutlivesFailover takes a checkpoint, a savepoint, and a checkpoint that never completes; the job goes
+// back to the first. Flink never says whether a savepoint completed unless the job stops with it.
+func TestSavepointOutlivesFailover(t *testing.T) {
+	ctx := t.Context()
+	m := &machine{}
+	l := m.start(t, memory.New())
+	first := openForRace(t, l, "first", nil)
+	putKeys(t, first, 1, 1, 0, 1)
+	takeSnapshotOf(t, first, "checkpoint", 1, 1, SnapshotCheckpoint)
+	if err := first.Notify(ctx, 1, true); err != nil {
+		t.Fatal(err)
+	}
+	putKeys(t, first, 2, 2, 1, 2)
+	takeSnapshotOf(t, first, "savepoint", 2, 2, SnapshotSavepoint)
+	takeSnapshotOf(t, first, "incomplete", 3, 3, SnapshotCheckpoint)
+	openForRace(t, l, "second", []Base{{"checkpoint", Range{0, 0}}})
+	m.pass(2 * time.Hour)
+	collectExpired(t, l)
+	if _, err := l.Snapshot(ctx, "savepoint"); err != nil {
+		t.Errorf("the savepoint: %v", err)
+	}
+	if _, err := l.Snapshot(ctx, "incomplete"); !errors.Is(err, ErrSnapshotNotFound) {
+		t.Errorf("the checkpoint that never completed: %v", err)
+	}
+}
+
+// TestStopWithSavepointConfirmsIt: that Flink tells.
+func TestStopWithSavepointConfirmsIt(t *testing.T) {
+	ctx := t.Context()
+	l := openLineage(t, memory.New(), Options{})
+	s := openForRace(t, l, "a", nil)
+	takeSnapshotOf(t, s, "savepoint", 1, 1, SnapshotSavepoint)
+	if err := s.Notify(ctx, 1, true); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := l.Snapshot(ctx, "savepoint"); err != nil || !info.Confirmed {
+		t.Errorf("confirmed: %v, error %v", info.Confirmed, err)
+	}
+}
+
+// TestFencedSessionReadsNoMore: who took its place does not keep the versions that only it saw.
+func TestFencedSessionReadsNoMore(t *testing.T) {
+	l := openLineage(t, memory.New(), Options{})
+	first := openForRace(t, l, "first", nil)
+	putKeys(t, first, 1, 1, 0, 1)
+	takeSnapshotOf(t, first, "checkpoint", 1, 1, SnapshotCheckpoint)
+	putKeys(t, first, 2, 2, 0, 1)
+	second := openForRace(t, l, "second", []Base{{"checkpoint", Range{0, 0}}})
+	putKeys(t, second, 1, 1, 0, 1)
+	key := Entry{Key: []byte("key-0")}
+	if got, err := first.Read(t.Context(), []Entry{key}); !errors.Is(err, ErrFenced) {
+		t.Errorf("the fenced session reads %q, error %v", got, err)
+	}
+	if _, _, err := first.Scan(t.Context(), ScanRequest{}); !errors.Is(err, ErrFenced) {
+		t.Errorf("the fenced session scans, error %v", err)
+	}
+	if _, err := first.Count(t.Context(), 0, Range{0, 0}); !errors.Is(err, ErrFenced) {
+		t.Errorf("the fenced session counts, error %v", err)
+	}
+	if _, err := second.Read(t.Context(), []Entry{key}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,174 @@
+package lineage
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/flinkndb/flinkndb/server/store"
+	"github.com/flinkndb/flinkndb/server/store/memory"
+)
+
+// lateStore makes changes visible at once and, while it is held, durable only later. A transaction without changes has
+// nothing to wait for.
+type lateStore struct {
+	store.Store
+	held chan struct{} // nil while it is not held
+}
+
+func (s *lateStore) hold() (release func()) {
+	held := make(chan struct{})
+	s.held = held
+	return func() { s.held = nil; close(held) }
+}
+
+func (s *lateStore) Update(ctx context.Context, fn func(store.Tx) error) (store.Commit, error) {
+	late := &lateTx{}
+	commit, err := s.Store.Update(ctx, func(tx store.Tx) error {
+		late.Tx, late.wrote = tx, false
+		return fn(late)
+	})
+	if err != nil || s.held == nil || !late.wrote {
+		return commit, err
+	}
+	return lateCommit{commit, s.held}, nil
+}
+
+type lateTx struct {
+	store.Tx
+	wrote bool
+}
+
+func (t *lateTx) PutMeta(key string, value []byte) error {
+	t.wrote = true
+	return t.Tx.PutMeta(key, value)
+}
+func (t *lateTx) DeleteMeta(key string) error      { t.wrote = true; return t.Tx.DeleteMeta(key) }
+func (t *lateTx) Put(rows []store.Row) error       { t.wrote = true; return t.Tx.Put(rows) }
+func (t *lateTx) Delete(keys []store.RowKey) error { t.wrote = true; return t.Tx.Delete(keys) }
+
+type lateCommit struct {
+	store.Commit
+	held chan struct{}
+}
+
+func (c lateCommit) Wait(ctx context.Context) error {
+	select {
+	case <-c.held:
+		return c.Commit.Wait(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// isDurable says whether a commit is durable within a moment.
+func isDurable(t *testing.T, c store.Commit) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	err := c.Wait(ctx)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func (s *Session) awaitDurable(t *testing.T, seq uint64) {
+	t.Helper()
+	for {
+		durable, news, err := s.Durable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if durable >= seq {
+			return
+		}
+		select {
+		case <-news:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("durable up to %d, expected %d", durable, seq)
+		}
+	}
+}
+
+// TestRepeatedSnapshotIsNotDurableBeforeItsOriginal repeats a request, as a client does that has lost its connection,
+// while the snapshot is not on disk yet.
+func TestRepeatedSnapshotIsNotDurableBeforeItsOriginal(t *testing.T) {
+	st := &lateStore{Store: memory.New()}
+	l := openLineage(t, st, Options{})
+	s := openForRace(t, l, "a", nil)
+	release := st.hold()
+	putKeys(t, s, 1, 1, 0, 1)
+	request := SnapshotRequest{ID: "1", Epoch: 1, CheckpointID: 1, Kind: SnapshotCheckpoint, LastSeq: 1}
+	if _, _, err := s.Snapshot(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	_, repeated, err := s.Snapshot(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if isDurable(t, repeated) {
+		t.Error("the repeated request was answered before the snapshot was durable")
+	}
+	release()
+	if !isDurable(t, repeated) {
+		t.Error("the repeated request is not answered")
+	}
+}
+
+// TestOtherServerKnowsOnlyWhatIsDurable attaches at another server while what the first one wrote is not durable.
+func TestOtherServerKnowsOnlyWhatIsDurable(t *testing.T) {
+	st := &lateStore{Store: memory.New()}
+	first := openForRace(t, openLineage(t, st, Options{}), "a", nil)
+	putKeys(t, first, 1, 1, 0, 1)
+	other := openLineage(t, st, Options{})
+	release := st.hold()
+	putKeys(t, first, 2, 1, 1, 2)
+	second := reattach(t, other, first.ID(), "a")
+	if durable, _, err := second.Durable(); err != nil || durable >= 2 {
+		t.Errorf("durable up to %d, error %v; write 2 is not", durable, err)
+	}
+	release()
+	second.awaitDurable(t, 2)
+}
+
+// TestRepeatedWriteBecomesDurable: the store applied a write and the server did not hear of it.
+func TestRepeatedWriteBecomesDurable(t *testing.T) {
+	st := &lateStore{Store: memory.New()}
+	l := openLineage(t, st, Options{})
+	s := openForRace(t, l, "a", nil)
+	if _, err := st.Update(t.Context(), func(tx store.Tx) error {
+		progress, err := lockLane(tx, s.ID())
+		if err != nil {
+			return err
+		}
+		progress.Applied, progress.Epoch = 1, 1
+		return tx.PutMeta(laneKey(s.ID()), progress.encode())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if again := reattach(t, l, s.ID(), "a"); again.AppliedSeq() != 1 {
+		t.Fatalf("applied up to %d", again.AppliedSeq())
+	} else {
+		again.awaitDurable(t, 1)
+		release := st.hold()
+		putKeys(t, again, 1, 1, 0, 1)
+		release()
+		again.awaitDurable(t, 1)
+	}
+}
+
+// TestSnapshotNeedsTheWritesBeforeIt refuses a snapshot of a store that came back without the newest writes.
+func TestSnapshotNeedsTheWritesBeforeIt(t *testing.T) {
+	s := openForRace(t, openLineage(t, memory.New(), Options{}), "a", nil)
+	putKeys(t, s, 1, 1, 0, 1)
+	request := SnapshotRequest{ID: "1", Epoch: 1, CheckpointID: 1, Kind: SnapshotCheckpoint, LastSeq: 2}
+	if _, _, err := s.Snapshot(t.Context(), request); !errors.Is(err, ErrSessionNotFound) {
+		t.Errorf("a snapshot without write 2: %v", err)
+	}
+	request.LastSeq = 1
+	if _, _, err := s.Snapshot(t.Context(), request); err != nil {
+		t.Error(err)
+	}
+}
