@@ -29,6 +29,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /** Sessions over a real server that is frozen, killed, restarted or never there. */
 @Timeout(60)
@@ -429,6 +431,58 @@ class SessionFaultsTest {
                 assertThatThrownBy(() -> value(old, state, "k")).hasMessageContaining("fenced");
                 assertThat(value(young, youngState, "k")).isEqualTo("old");
             }
+        }
+    }
+
+    /** A whole database can be lost and come back as of an earlier moment. */
+    @Test
+    void aStoreThatLostAcknowledgedWritesEndsTheSession() throws Exception {
+        server.close();
+        Path store = folder.resolve("lossy");
+        server = ServerProcess.start(folder, "pebble:" + store, List.of());
+        configuration.setString("state.backend.ndb.address", server.address());
+        try (StateSession session = open()) {
+            int state = session.registerState("v", StateKind.VALUE);
+            writeDurably(session, 1, row(state, "k", "early"));
+            server.kill();
+            Path earlier = folder.resolve("earlier");
+            copy(store, earlier);
+            server.restart();
+            writeDurably(session, 2, row(state, "k", "late"));
+            server.kill();
+            Files.move(store, folder.resolve("lost"));
+            Files.move(earlier, store);
+            server.restart();
+            assertThatThrownBy(() -> snapshot(session, 3))
+                    .isInstanceOf(IOException.class)
+                    .hasMessageContaining("the store has lost writes");
+        }
+    }
+
+    private static void writeDurably(StateSession session, long epoch, EntryBatch batch)
+            throws Exception {
+        session.write(epoch, batch);
+        snapshot(session, epoch);
+    }
+
+    private static void snapshot(StateSession session, long epoch) throws Exception {
+        SnapshotSchema schema = new SnapshotSchema(new byte[0], List.of());
+        session.await(
+                session.takeSnapshot(
+                        UUID.randomUUID().toString(),
+                        epoch,
+                        epoch,
+                        SnapshotKind.CHECKPOINT,
+                        schema));
+    }
+
+    private static void copy(Path from, Path to) throws IOException {
+        List<Path> files;
+        try (Stream<Path> all = Files.walk(from)) {
+            files = all.collect(Collectors.toList());
+        }
+        for (Path file : files) {
+            Files.copy(file, to.resolve(from.relativize(file).toString()));
         }
     }
 }
