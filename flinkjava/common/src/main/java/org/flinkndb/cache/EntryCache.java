@@ -215,7 +215,7 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
     }
 
     private boolean evictable(CacheEntry<K, N> entry) {
-        return entry.dirtyStage == CacheEntry.CLEAN && entry.takenStage <= writeBehind.sentStage();
+        return !mayBeOnItsWay(entry);
     }
 
     @SuppressWarnings("unchecked")
@@ -263,9 +263,13 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
         }
     }
 
-    /** Whether changes of the entry may still be on their way to the server. */
-    protected final boolean inFlight(E entry) {
-        return entry.takenStage > writeBehind.sentStage();
+    /**
+     * Whether changes of the entry may not have been sent yet. The order of the looks matters: the
+     * flusher first says which stage it took the changes in and then that the entry is clean. Looked
+     * at the other way round, an entry could seem to be sent before and clean after.
+     */
+    protected final boolean mayBeOnItsWay(CacheEntry<K, N> entry) {
+        return entry.dirtyStage != CacheEntry.CLEAN || entry.takenStage > writeBehind.sentStage();
     }
 
     protected final WriteBehind writeBehind() {

@@ -113,7 +113,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
 
     /** Reads what the store holds and adds what is pending. */
     private void read(ListEntry<K, N, E> entry) throws IOException, InterruptedException {
-        if (inFlight(entry) || isDirty(entry)) {
+        if (mayBeOnItsWay(entry)) {
             writeBehind().awaitSealed(); // appends of ended epochs must have been sent
         }
         EntryBatch row = state.readRow(entry.key(), entry.namespace(), entry.group());

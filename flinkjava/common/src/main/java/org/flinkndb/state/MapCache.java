@@ -260,7 +260,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         if (entry.complete) {
             return true;
         }
-        if (inFlight(entry) || isDirty(entry)) {
+        if (mayBeOnItsWay(entry)) {
             writeBehind().awaitSealed(); // what was taken from the slots must be in the store
         }
         RowScan rows = scan(entry);
