@@ -315,12 +315,26 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         forEach(entry -> entry.complete = true);
     }
 
-    /** Caches a scanned row of a large map, in the entry that is cached now; returns its map key. */
-    UK remember(MapEntry<K, N, UK, UV> map, EntryBatch page, int i)
+    /** The entry that is cached now of the same map, which is made if needed. */
+    MapEntry<K, N, UK, UV> cachedNow(MapEntry<K, N, UK, UV> entry)
             throws IOException, InterruptedException {
-        UK userKey = userKey(page, i);
-        addStored(entry(map.key(), map.namespace(), map.group()), page, i);
-        return userKey;
+        return entry(entry.key(), entry.namespace(), entry.group());
+    }
+
+    /**
+     * Caches a scanned row of a large map unless it may be older than what the task did since the page
+     * was requested. As long as the entry was not evicted, all that the task changed has a slot, or
+     * the map was cleared and is complete.
+     *
+     * @param then the entry that was cached when the page was requested
+     * @return the map key
+     */
+    UK remember(MapEntry<K, N, UK, UV> then, EntryBatch page, int i)
+            throws IOException, InterruptedException {
+        if (cachedNow(then) == then && !then.complete) {
+            addStored(then, page, i);
+        }
+        return userKey(page, i);
     }
 
     /** All rows of a map, as the store has them. */
