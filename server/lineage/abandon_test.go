@@ -8,17 +8,6 @@ import (
 	"github.com/flinkndb/flinkndb/server/store/memory"
 )
 
-func takeSnapshotOf(t *testing.T, s *Session, id string, epoch uint64, checkpoint int64, kind SnapshotKind) {
-	t.Helper()
-	_, commit, err := s.Snapshot(t.Context(), SnapshotRequest{ID: id, Epoch: epoch, CheckpointID: checkpoint, Kind: kind})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := commit.Wait(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestSavepointOutlivesFailover takes a checkpoint, a savepoint, and a checkpoint that never completes; the job goes
 // back to the first. Flink never says whether a savepoint completed unless the job stops with it.
 func TestSavepointOutlivesFailover(t *testing.T) {
@@ -27,18 +16,18 @@ func TestSavepointOutlivesFailover(t *testing.T) {
 	l := m.start(t, memory.New())
 	first := openForRace(t, l, "first", nil)
 	putKeys(t, first, 1, 1, 0, 1)
-	takeSnapshotOf(t, first, "checkpoint", 1, 1, SnapshotCheckpoint)
+	takeSnapshotOf(t, first, SnapshotRequest{ID: "checkpoint", Epoch: 1, CheckpointID: 1, Kind: SnapshotCheckpoint})
 	if err := first.Notify(ctx, 1, true); err != nil {
 		t.Fatal(err)
 	}
 	putKeys(t, first, 2, 2, 1, 2)
-	takeSnapshotOf(t, first, "savepoint", 2, 2, SnapshotSavepoint)
-	takeSnapshotOf(t, first, "incomplete", 3, 3, SnapshotCheckpoint)
+	takeSnapshotOf(t, first, SnapshotRequest{ID: "savepoint", Epoch: 2, CheckpointID: 2, Kind: SnapshotSavepoint})
+	takeSnapshotOf(t, first, SnapshotRequest{ID: "incomplete", Epoch: 3, CheckpointID: 3, Kind: SnapshotCheckpoint})
 	openForRace(t, l, "second", []Base{{"checkpoint", Range{0, 0}}})
 	m.pass(2 * time.Hour)
 	collectExpired(t, l)
-	if _, err := l.Snapshot(ctx, "savepoint"); err != nil {
-		t.Errorf("the savepoint: %v", err)
+	if info, err := l.Snapshot(ctx, "savepoint"); err != nil || !info.Abandoned.IsZero() {
+		t.Errorf("the savepoint: abandoned %v, error %v", info.Abandoned, err)
 	}
 	if _, err := l.Snapshot(ctx, "incomplete"); !errors.Is(err, ErrSnapshotNotFound) {
 		t.Errorf("the checkpoint that never completed: %v", err)
@@ -50,7 +39,7 @@ func TestStopWithSavepointConfirmsIt(t *testing.T) {
 	ctx := t.Context()
 	l := openLineage(t, memory.New(), Options{})
 	s := openForRace(t, l, "a", nil)
-	takeSnapshotOf(t, s, "savepoint", 1, 1, SnapshotSavepoint)
+	takeSnapshotOf(t, s, SnapshotRequest{ID: "savepoint", Epoch: 1, CheckpointID: 1, Kind: SnapshotSavepoint})
 	if err := s.Notify(ctx, 1, true); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +53,7 @@ func TestFencedSessionReadsNoMore(t *testing.T) {
 	l := openLineage(t, memory.New(), Options{})
 	first := openForRace(t, l, "first", nil)
 	putKeys(t, first, 1, 1, 0, 1)
-	takeSnapshotOf(t, first, "checkpoint", 1, 1, SnapshotCheckpoint)
+	takeSnapshotOf(t, first, SnapshotRequest{ID: "checkpoint", Epoch: 1, CheckpointID: 1, Kind: SnapshotCheckpoint})
 	putKeys(t, first, 2, 2, 0, 1)
 	second := openForRace(t, l, "second", []Base{{"checkpoint", Range{0, 0}}})
 	putKeys(t, second, 1, 1, 0, 1)

@@ -133,30 +133,40 @@ func TestOtherServerKnowsOnlyWhatIsDurable(t *testing.T) {
 	second.awaitDurable(t, 2)
 }
 
-// TestRepeatedWriteBecomesDurable: the store applied a write and the server did not hear of it.
-func TestRepeatedWriteBecomesDurable(t *testing.T) {
-	st := &lateStore{Store: memory.New()}
-	l := openLineage(t, st, Options{})
-	s := openForRace(t, l, "a", nil)
+// applyUnheard applies a write of which the session's server does not hear.
+func applyUnheard(t *testing.T, st store.Store, s *Session, seq uint64) {
+	t.Helper()
 	if _, err := st.Update(t.Context(), func(tx store.Tx) error {
 		progress, err := lockLane(tx, s.ID())
 		if err != nil {
 			return err
 		}
-		progress.Applied, progress.Epoch = 1, 1
-		return tx.PutMeta(laneKey(s.ID()), progress.encode())
+		progress.Applied, progress.Epoch = seq, 1
+		return writeLane(tx, s.ID(), progress)
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if again := reattach(t, l, s.ID(), "a"); again.AppliedSeq() != 1 {
-		t.Fatalf("applied up to %d", again.AppliedSeq())
-	} else {
-		again.awaitDurable(t, 1)
-		release := st.hold()
-		putKeys(t, again, 1, 1, 0, 1)
-		release()
-		again.awaitDurable(t, 1)
+}
+
+// TestUnheardWriteBecomesDurable: the server tries a write again that was applied, or the client attaches again.
+func TestUnheardWriteBecomesDurable(t *testing.T) {
+	st := &lateStore{Store: memory.New()}
+	l := openLineage(t, st, Options{})
+	s := openForRace(t, l, "a", nil)
+	release := st.hold()
+	applyUnheard(t, st, s, 1)
+	putKeys(t, s, 1, 1, 0, 1)
+	if durable, _, err := s.Durable(); err != nil || durable >= 1 {
+		t.Errorf("durable up to %d, error %v; write 1 is not", durable, err)
 	}
+	release()
+	s.awaitDurable(t, 1)
+	applyUnheard(t, st, s, 2)
+	again := reattach(t, l, s.ID(), "a")
+	if again.AppliedSeq() != 2 {
+		t.Errorf("applied up to %d", again.AppliedSeq())
+	}
+	again.awaitDurable(t, 2)
 }
 
 // TestSnapshotNeedsTheWritesBeforeIt refuses a snapshot of a store that came back without the newest writes.

@@ -79,23 +79,23 @@ func (l *Lineage) Open(ctx context.Context, r OpenRequest) (OpenResult, error) {
 	if err != nil {
 		return OpenResult{}, fmt.Errorf("open a session: %w", err)
 	}
+	l.noteFenced(o.fenced) // before the new session can write, and even if its client does not wait
 	if err := commit.Wait(ctx); err != nil {
 		return OpenResult{}, fmt.Errorf("open a session: %w", err)
 	}
 	if !o.repeated { // else the record may be newer in the catalog
 		l.catalog.change(o.apply)
 	}
-	l.endLive(o.fenced)
 	return o.result, nil
 }
 
-// endLive has sessions that another one took the place of read no more at this server, before that one can write.
-func (l *Lineage) endLive(ids []uint64) {
+// noteFenced has fenced sessions read no more at this server.
+func (l *Lineage) noteFenced(ids []uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, id := range ids {
 		if a := l.live[id]; a != nil {
-			a.ended.Store(true)
+			a.fenced.Store(true)
 		}
 	}
 }
@@ -354,8 +354,8 @@ func (o *opening) fenceOlder() error {
 			return err
 		}
 		old.Fenced = true
-		if err := o.tx.PutMeta(laneKey(s.ID), old.encode()); err != nil {
-			return fmt.Errorf("fence session %d: %w", s.ID, err)
+		if err := writeLane(o.tx, s.ID, old); err != nil {
+			return err
 		}
 		if err := endSession(o.tx, s); err != nil {
 			return err
@@ -438,8 +438,8 @@ func (o *opening) write() error {
 			return err
 		}
 	}
-	if err := o.tx.PutMeta(laneKey(o.record.ID), lane{}.encode()); err != nil {
-		return fmt.Errorf("write the lane: %w", err)
+	if err := writeLane(o.tx, o.record.ID, lane{}); err != nil {
+		return err
 	}
 	if err := writeRecord(o.tx, sessionKey(o.record.ID), o.record); err != nil {
 		return err

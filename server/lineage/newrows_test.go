@@ -66,7 +66,12 @@ func putKeys(t *testing.T, s *Session, seq, epoch uint64, from, to int) {
 
 func takeSnapshot(t *testing.T, s *Session, id string, epoch uint64) {
 	t.Helper()
-	_, commit, err := s.Snapshot(t.Context(), SnapshotRequest{ID: id, Epoch: epoch, Kind: SnapshotCheckpoint})
+	takeSnapshotOf(t, s, SnapshotRequest{ID: id, Epoch: epoch, Kind: SnapshotCheckpoint})
+}
+
+func takeSnapshotOf(t *testing.T, s *Session, request SnapshotRequest) {
+	t.Helper()
+	_, commit, err := s.Snapshot(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -162,6 +162,15 @@ func lockLane(tx store.Tx, id uint64) (lane, error) {
 	return decodeLane(raw)
 }
 
+// writeLane stores the progress of a session whose lane the transaction holds. Writing it as it is has a use, too: such a
+// transaction is durable only when those before it are, which one without changes does not tell.
+func writeLane(tx store.Tx, id uint64, progress lane) error {
+	if err := tx.PutMeta(laneKey(id), progress.encode()); err != nil {
+		return fmt.Errorf("write the lane of session %d: %w", id, err)
+	}
+	return nil
+}
+
 // metaReader is what Store and Tx have in common, as functions.
 type metaReader func(key string) ([]byte, error)
 

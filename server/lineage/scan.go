@@ -191,7 +191,7 @@ func (s *Session) Scan(ctx context.Context, r ScanRequest) (rows []Entry, done b
 			return nil, false, tooLargeToRead(size, s.states[r.State].name, limit)
 		}
 	}
-	return page.rows, done, s.checkLive()
+	return page.rows, done, s.checkNotFenced()
 }
 
 // scanPage collects rows until a limit is reached.
@@ -384,5 +384,5 @@ func (s *Session) Count(ctx context.Context, state uint16, groups Range) (uint64
 			n++
 		}
 	}
-	return n, s.checkLive()
+	return n, s.checkNotFenced()
 }

@@ -17,7 +17,7 @@ type attached struct {
 	l      *Lineage
 	record *sessionRecord // as of the first stream; what the session sees now is in parts
 	unsure atomic.Bool    // it is not known whether layers were cut: only a new stream finds out
-	ended  atomic.Bool    // fenced, expired or closed at this server: nobody keeps what it sees any more
+	fenced atomic.Bool    // at this server: nobody keeps what it sees any more
 
 	// mu is held through each call that uses the fields below: shared by writes and reads, which must not wait
 	// for writes, exclusively by what changes them otherwise.
@@ -81,8 +81,8 @@ func (l *Lineage) Attach(ctx context.Context, id uint64, token string) (*Session
 		}
 		record.Renewed = l.opt.Now()
 		progress.Attachment++
-		if err := tx.PutMeta(laneKey(id), progress.encode()); err != nil {
-			return fmt.Errorf("write the lane: %w", err)
+		if err := writeLane(tx, id, progress); err != nil {
+			return err
 		}
 		return writeRecord(tx, sessionKey(id), record)
 	})
@@ -302,13 +302,13 @@ func (s *Session) Read(ctx context.Context, keys []Entry) ([][]byte, error) {
 		}
 		values[i] = found[i].value()
 	}
-	return values, s.checkLive()
+	return values, s.checkNotFenced()
 }
 
-// checkLive refuses what was read if the session has ended here meanwhile: whoever took its place no longer keeps
-// the versions that only it sees. (Another server's sessions do not hear of it; their writes are refused.)
-func (s *Session) checkLive() error {
-	if s.ended.Load() {
+// checkNotFenced refuses what was read if the session was fenced at this server meanwhile: whoever took its place no
+// longer keeps the versions that only it sees. (What was fenced at another server is told so by its next write.)
+func (s *Session) checkNotFenced() error {
+	if s.fenced.Load() {
 		return ErrFenced
 	}
 	return nil
@@ -397,7 +397,7 @@ func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResu
 			return err
 		}
 		if repeated = known != nil; repeated {
-			return rewrite(tx, s.record.ID, progress)
+			return writeLane(tx, s.record.ID, progress) // durable when the snapshot is
 		}
 		if progress.Applied < r.LastSeq {
 			return fmt.Errorf("%w: session %d has sent %d writes before snapshot %s, the store has %d: it has lost the newest ones",
@@ -408,8 +408,8 @@ func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResu
 		}
 		result = SnapshotResult{progress.DeltaRows, progress.DeltaBytes}
 		progress.Epoch, progress.DeltaRows, progress.DeltaBytes = r.Epoch+1, 0, 0
-		if err := tx.PutMeta(laneKey(s.record.ID), progress.encode()); err != nil {
-			return fmt.Errorf("write the lane: %w", err)
+		if err := writeLane(tx, s.record.ID, progress); err != nil {
+			return err
 		}
 		return writeRecord(tx, snapshotKey(r.ID), record)
 	})
@@ -455,15 +455,6 @@ func (s *Session) lockProgress(tx store.Tx) (lane, error) {
 		return lane{}, fmt.Errorf("%w: session %d is attached by a newer stream", ErrSessionNotFound, s.record.ID)
 	}
 	return progress, nil
-}
-
-// rewrite writes a lane as it is: the transaction is durable only when those before it are, which one without
-// changes does not tell.
-func rewrite(tx store.Tx, session uint64, progress lane) error {
-	if err := tx.PutMeta(laneKey(session), progress.encode()); err != nil {
-		return fmt.Errorf("write the lane: %w", err)
-	}
-	return nil
 }
 
 // Notify takes a hint of Flink about a checkpoint of this session.
@@ -600,7 +591,6 @@ func (l *Lineage) forget(id uint64) *attached {
 	delete(l.live, id)
 	l.mu.Unlock()
 	if a != nil {
-		a.ended.Store(true)
 		a.commits.stop()
 	}
 	l.garbage.wake()

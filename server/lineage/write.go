@@ -100,7 +100,7 @@ func (w *writing) run(seq uint64, entries []Entry) error {
 	}
 	if seq <= progress.Applied {
 		w.skipped = true
-		return rewrite(w.tx, w.s.record.ID, progress)
+		return writeLane(w.tx, w.s.record.ID, progress) // durable when the frame is
 	}
 	if seq != progress.Applied+1 {
 		return fmt.Errorf("%w: seq is %d, expected %d", ErrInvalid, seq, progress.Applied+1)
@@ -114,10 +114,7 @@ func (w *writing) run(seq uint64, entries []Entry) error {
 	progress.Applied, progress.Epoch = seq, w.at.Epoch
 	progress.DeltaRows += w.deltaRows
 	progress.DeltaBytes += w.deltaBytes
-	if err := w.tx.PutMeta(laneKey(w.s.record.ID), progress.encode()); err != nil {
-		return fmt.Errorf("write the lane: %w", err)
-	}
-	return nil
+	return writeLane(w.tx, w.s.record.ID, progress)
 }
 
 // apply works through the entries; a DeletePrefix has to see the changes before it, so these are

@@ -113,12 +113,8 @@ func (s *session) awaitCleanUp(ctx context.Context) (seconds float64, err error)
 	begin := time.Now()
 	var last error
 	err = flinkcluster.Poll(ctx, 10*time.Minute, "the removal of the job's state", func() bool {
-		if _, last = s.server.Command(ctx, "gc"); last != nil {
-			return false
-		}
-		var rows int
-		rows, _, last = s.server.CountRows(ctx)
-		return last == nil && rows == 0
+		last = s.server.CheckEmpty(ctx)
+		return last == nil
 	})
 	if err != nil {
 		err = errors.Join(err, last)

@@ -59,7 +59,7 @@ func (c *campaign) whatIsLeft() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.garbageAfterCollection(), c.rowsAfterCollection())
+	return errors.Join(c.garbageAfterCollection(), c.server.CheckEmpty(c.ctx))
 }
 
 // serverThings are what a server may leak.

@@ -77,24 +77,12 @@ func (e *environment) awaitEmptyStore() {
 	e.t.Helper()
 	var left error
 	if err := flinkcluster.Poll(e.ctx, 30*time.Second, "an empty store", func() bool {
-		left = e.rowsAfterCollection()
+		left = e.server.CheckEmpty(e.ctx)
 		return left == nil
 	}); err != nil {
 		snapshots, listErr := e.server.Command(e.ctx, "snapshots")
 		e.t.Errorf("%v\n%s", errors.Join(err, left, listErr), snapshots)
 	}
-}
-
-// rowsAfterCollection has the server collect; rows that are left are the error.
-func (e *environment) rowsAfterCollection() error {
-	if _, err := e.server.Command(e.ctx, "gc"); err != nil {
-		return err
-	}
-	rows, versions, err := e.server.CountRows(e.ctx)
-	if err == nil && rows > 0 {
-		err = fmt.Errorf("%d rows with %d versions are left", rows, versions)
-	}
-	return err
 }
 
 func (e *environment) garbageAfterCollection() error {

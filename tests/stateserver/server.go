@@ -136,6 +136,18 @@ func (s *Server) CountRows(ctx context.Context) (rows, versions int, err error) 
 	return rows, versions, nil
 }
 
+// CheckEmpty has the server collect its garbage; rows that are left then are the error.
+func (s *Server) CheckEmpty(ctx context.Context) error {
+	if _, err := s.Command(ctx, "gc"); err != nil {
+		return err
+	}
+	rows, versions, err := s.CountRows(ctx)
+	if err == nil && rows > 0 {
+		err = fmt.Errorf("%d rows with %d versions are left", rows, versions)
+	}
+	return err
+}
+
 // Kill ends the server at once (SIGKILL).
 func (s *Server) Kill() error { return s.signal(syscall.SIGKILL) }
 
