@@ -555,42 +555,47 @@ final class GrpcStateSession implements StateSession, SessionStream.Owner {
     }
 
     private void onAttached(SessionStream from, long applied, long durable) {
-        long known;
-        lock.lock();
-        try {
-            known = outstanding.durableSeq();
-        } finally {
-            lock.unlock();
-        }
-        if (applied < known) { // the whole database was lost, and came back as of an earlier moment
-            fail(
-                    from,
-                    new StateSessionException(
-                            "SESSION_NOT_FOUND",
-                            "the store has lost writes: "
-                                    + known
-                                    + " were acknowledged as durable, it has "
-                                    + applied,
-                            null));
-            return;
-        }
+        StateSessionException loss = null;
         lock.lock();
         try {
             if (from != stream) {
                 return;
             }
-            attached = true;
-            backoffMillis = FIRST_BACKOFF_MILLIS;
-            outstanding.durable(durable);
-            acknowledged.signalAll();
-            for (RegisterState state : states) {
-                send(ClientFrame.newBuilder().setRegisterState(state).build());
+            if (applied < outstanding.durableSeq()) {
+                loss = lostWrites(applied);
+            } else {
+                goOn(applied, durable);
             }
-            outstanding.restart(applied);
-            sendNext();
         } finally {
             lock.unlock();
         }
+        if (loss != null) {
+            fail(from, loss);
+        }
+    }
+
+    /** The whole database was lost, and came back as of an earlier moment. Lock held. */
+    private StateSessionException lostWrites(long applied) {
+        return new StateSessionException(
+                "SESSION_NOT_FOUND",
+                "the store has lost writes: "
+                        + outstanding.durableSeq()
+                        + " were acknowledged as durable, it has "
+                        + applied,
+                null);
+    }
+
+    /** Sends on a new stream what the server does not have. Lock held. */
+    private void goOn(long applied, long durable) {
+        attached = true;
+        backoffMillis = FIRST_BACKOFF_MILLIS;
+        outstanding.durable(durable);
+        acknowledged.signalAll();
+        for (RegisterState state : states) {
+            send(ClientFrame.newBuilder().setRegisterState(state).build());
+        }
+        outstanding.restart(applied);
+        sendNext();
     }
 
     private void onWritten(SessionStream from, WriteAck ack) {

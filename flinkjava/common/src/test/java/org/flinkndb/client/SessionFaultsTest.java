@@ -54,10 +54,10 @@ class SessionFaultsTest {
     }
 
     /** Puts another server, with flags and an empty store, in the place of the first one. */
-    private void serveInMemory(String... flags) throws Exception {
+    private void serve(String store, String... flags) throws Exception {
         server.close();
         Path other = Files.createDirectory(folder.resolve("other"));
-        server = ServerProcess.start(other, "memory:", List.of(flags));
+        server = ServerProcess.start(other, store, List.of(flags));
         configuration.setString("state.backend.ndb.address", server.address());
     }
 
@@ -321,7 +321,7 @@ class SessionFaultsTest {
         try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             address = "127.0.0.1:" + free.getLocalPort();
         }
-        serveInMemory("--listen", "tcp://" + address);
+        serve("memory:", "--listen", "tcp://" + address);
         configuration.setString("state.backend.ndb.address", address);
         open().close();
         configuration.setString("state.backend.ndb.tls.enabled", "true");
@@ -347,7 +347,7 @@ class SessionFaultsTest {
     void aWrongTokenIsRefused() throws Exception {
         Path right = Files.writeString(folder.resolve("right"), "0123456789abcdef-right");
         Path wrong = Files.writeString(folder.resolve("wrong"), "0123456789abcdef-wrong");
-        serveInMemory("--token-file", right.toString());
+        serve("memory:", "--token-file", right.toString());
         assertThatThrownBy(this::open)
                 .hasMessageContaining("state.backend.ndb.token-file")
                 .hasMessageContaining("no token");
@@ -361,7 +361,7 @@ class SessionFaultsTest {
 
     @Test
     void aValueAboveTheLimitIsRefusedAndTheSessionGoesOn() throws Exception {
-        serveInMemory("--max-value-bytes", "2000");
+        serve("memory:", "--max-value-bytes", "2000");
         try (StateSession session = open()) {
             int state = session.registerState("v", StateKind.VALUE);
             assertThatThrownBy(() -> session.write(1, row(state, "k", "v".repeat(2001))))
@@ -392,7 +392,7 @@ class SessionFaultsTest {
 
     @Test
     void aFullServerIsWaitedFor() throws Exception {
-        serveInMemory("--max-sessions", "1");
+        serve("memory:", "--max-sessions", "1");
         configuration.setString("state.backend.ndb.reconnect-timeout", "1s");
         StateSession first = open();
         int state = first.registerState("v", StateKind.VALUE);
@@ -420,9 +420,7 @@ class SessionFaultsTest {
         try (StateSession old = StateSessions.open(settings, spec, SessionListener.none())) {
             int state = old.registerState("v", StateKind.VALUE);
             old.write(1, row(state, "k", "old"));
-            String id = UUID.randomUUID().toString();
-            SnapshotSchema schema = new SnapshotSchema(new byte[0], List.of());
-            old.await(old.takeSnapshot(id, 1, 1, SnapshotKind.CHECKPOINT, schema));
+            String id = snapshot(old, 1);
             OpenSpec next = new OpenSpec("a".repeat(32), "job", "operator", "attempt", 4, 0, 3);
             next.base(id, 0, 3);
             try (StateSession young = StateSessions.open(settings, next, SessionListener.none())) {
@@ -437,10 +435,8 @@ class SessionFaultsTest {
     /** A whole database can be lost and come back as of an earlier moment. */
     @Test
     void aStoreThatLostAcknowledgedWritesEndsTheSession() throws Exception {
-        server.close();
         Path store = folder.resolve("lossy");
-        server = ServerProcess.start(folder, "pebble:" + store, List.of());
-        configuration.setString("state.backend.ndb.address", server.address());
+        serve("pebble:" + store);
         try (StateSession session = open()) {
             int state = session.registerState("v", StateKind.VALUE);
             writeDurably(session, 1, row(state, "k", "early"));
@@ -465,15 +461,11 @@ class SessionFaultsTest {
         snapshot(session, epoch);
     }
 
-    private static void snapshot(StateSession session, long epoch) throws Exception {
+    private static String snapshot(StateSession session, long epoch) throws Exception {
+        String id = UUID.randomUUID().toString();
         SnapshotSchema schema = new SnapshotSchema(new byte[0], List.of());
-        session.await(
-                session.takeSnapshot(
-                        UUID.randomUUID().toString(),
-                        epoch,
-                        epoch,
-                        SnapshotKind.CHECKPOINT,
-                        schema));
+        session.await(session.takeSnapshot(id, epoch, epoch, SnapshotKind.CHECKPOINT, schema));
+        return id;
     }
 
     private static void copy(Path from, Path to) throws IOException {
