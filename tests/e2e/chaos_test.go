@@ -30,6 +30,10 @@ const (
 	shortCampaign = 1.5
 	// databaseConnections is how many the server opens to each MySQL server at most, unless told otherwise.
 	databaseConnections = 16
+	// chaosDiskBytes is the size of the disk that faults fill. Pebble takes memory for changes in steps that double
+	// up to 64 MiB, and flushes none before half of that has come together: by then it has made nine logs of 70 MiB
+	// each. A smaller disk is full without any fault.
+	chaosDiskBytes = 1 << 30
 )
 
 // campaign injects faults into a job whose every record checks the state it finds.
@@ -59,7 +63,7 @@ type campaign struct {
 
 // TestChaos has random faults strike Flink, the server, and the network between them, on the embedded store.
 func TestChaos(t *testing.T) {
-	disk, err := smallDisk(t, 512<<20)
+	disk, err := smallDisk(t, chaosDiskBytes)
 	if err != nil {
 		c := newCampaign(t, "")
 		c.leaveOut("full disk", err)
@@ -220,6 +224,9 @@ func (c *campaign) settle() {
 	c.must(c.cluster.AwaitJob(c.ctx, c.job, 5*time.Minute, "running and taking checkpoints", func(j *flinkcluster.Job) bool {
 		if j.State == "FINISHED" {
 			return true
+		}
+		if !c.server.Running() {
+			c.t.Fatal("the server ended, and no fault made it")
 		}
 		stats, err := c.cluster.Checkpoints(c.ctx, c.job)
 		if err != nil || !j.Running() {
