@@ -21,18 +21,20 @@ type grown struct {
 	megabytes int64
 	failure   string
 
-	checkpointMillis, syncMillis int64 // medians
-	checkpointBytes              int64
-	detected, running, first     time.Duration // since the kill: Flink noticed it, all tasks run again, a first record is done
-	openMillis, restoreMillis    int64         // Flink's own figures of the restored job, of all subtasks
+	checkpointMillis          int64 // all of these are medians
+	parts                     flinkcluster.CheckpointParts
+	checkpointBytes           int64
+	detected, running, first  time.Duration // since the kill: Flink noticed it, all tasks run again, a first record is done
+	openMillis, restoreMillis int64         // Flink's own figures of the restored job, of all subtasks
 }
 
 const growthInterval = "2 s"
 
-var grownColumns = []string{"backend", "megabytes", "round", "checkpoint_ms", "sync_ms", "checkpoint_bytes", "noticed_ms", "running_ms", "first_ms", "initialize_ms", "restore_ms", "failure"}
+var grownColumns = []string{"backend", "megabytes", "round", "checkpoint_ms", "delay_ms", "sync_ms", "async_ms", "checkpoint_bytes", "noticed_ms", "running_ms", "first_ms", "initialize_ms", "restore_ms", "failure"}
 
 func (g *grown) row(round int) []string {
-	return []string{g.backend, fmt.Sprint(g.megabytes), fmt.Sprint(round), fmt.Sprint(g.checkpointMillis), fmt.Sprint(g.syncMillis), fmt.Sprint(g.checkpointBytes),
+	return []string{g.backend, fmt.Sprint(g.megabytes), fmt.Sprint(round), fmt.Sprint(g.checkpointMillis),
+		fmt.Sprint(g.parts.Delay), fmt.Sprint(g.parts.Sync), fmt.Sprint(g.parts.Async), fmt.Sprint(g.checkpointBytes),
 		fmt.Sprint(g.detected.Milliseconds()), fmt.Sprint(g.running.Milliseconds()), fmt.Sprint(g.first.Milliseconds()), fmt.Sprint(g.openMillis), fmt.Sprint(g.restoreMillis), g.failure}
 }
 
@@ -41,7 +43,9 @@ func parseGrown(row []string) (grown, error) {
 	millis := func() time.Duration { return time.Duration(n.integer()) * time.Millisecond }
 	g := grown{backend: n.text(), megabytes: n.integer()}
 	_ = n.text() // the round
-	g.checkpointMillis, g.syncMillis, g.checkpointBytes = n.integer(), n.integer(), n.integer()
+	g.checkpointMillis = n.integer()
+	g.parts = flinkcluster.CheckpointParts{Delay: n.integer(), Sync: n.integer(), Async: n.integer()}
+	g.checkpointBytes = n.integer()
 	g.detected, g.running, g.first = millis(), millis(), millis()
 	g.openMillis, g.restoreMillis, g.failure = n.integer(), n.integer(), n.text()
 	return g, n.err
@@ -136,18 +140,20 @@ func (s *session) measureCheckpoints(ctx context.Context, job string, g *grown) 
 	if err != nil {
 		return err
 	}
-	var durations, sizes, syncs []int64
+	var durations, sizes, delays, syncs, asyncs []int64
 	for _, c := range stats.History {
 		if c.Status != "COMPLETED" || c.ID <= before.Latest.Completed.ID {
 			continue
 		}
-		sync, err := s.cluster.SyncMillis(ctx, job, c.ID)
+		parts, err := s.cluster.CheckpointParts(ctx, job, c.ID)
 		if err != nil {
 			return err
 		}
-		durations, sizes, syncs = append(durations, c.Duration), append(sizes, c.CheckpointedSize), append(syncs, sync)
+		durations, sizes = append(durations, c.Duration), append(sizes, c.CheckpointedSize)
+		delays, syncs, asyncs = append(delays, parts.Delay), append(syncs, parts.Sync), append(asyncs, parts.Async)
 	}
-	g.checkpointMillis, g.checkpointBytes, g.syncMillis = median(durations), median(sizes), median(syncs)
+	g.checkpointMillis, g.checkpointBytes = median(durations), median(sizes)
+	g.parts = flinkcluster.CheckpointParts{Delay: median(delays), Sync: median(syncs), Async: median(asyncs)}
 	return nil
 }
 
@@ -203,11 +209,11 @@ func (p *plan) reportGrowth(all []grown) string {
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "\n## growth: %d updates a second of values of %d B, checkpoint every %s, then a killed TaskManager\n\n"+
-		"| state | backend | checkpoint | its synchronous part | written by it | noticed | all tasks run | first record done | restore (Flink's figure) | initialize | failures |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+		"| state | backend | checkpoint | its barrier's way | synchronous part | asynchronous part | written by it | noticed | all tasks run | first record done | restore (Flink's figure) | initialize | failures |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
 		p.updates, p.valueBytes, growthInterval)
 	for _, megabytes := range p.sizes {
 		for _, backend := range p.backends {
-			var checkpoint, sync, written, detected, running, first, restore, open []int64
+			var checkpoint, delay, sync, async, written, detected, running, first, restore, open []int64
 			failures := 0
 			for _, g := range all {
 				if g.backend != backend || g.megabytes != megabytes {
@@ -217,12 +223,13 @@ func (p *plan) reportGrowth(all []grown) string {
 					failures++
 					continue
 				}
-				checkpoint, sync, written = append(checkpoint, g.checkpointMillis), append(sync, g.syncMillis), append(written, g.checkpointBytes)
+				checkpoint, written = append(checkpoint, g.checkpointMillis), append(written, g.checkpointBytes)
+				delay, sync, async = append(delay, g.parts.Delay), append(sync, g.parts.Sync), append(async, g.parts.Async)
 				detected, running, first = append(detected, g.detected.Milliseconds()), append(running, g.running.Milliseconds()), append(first, g.first.Milliseconds())
 				restore, open = append(restore, g.restoreMillis), append(open, g.openMillis)
 			}
-			fmt.Fprintf(&out, "| %d MB | %s | %d ms | %d ms | %.1f MB | %d ms | %d ms | %d ms | %d ms | %d ms | %d |\n", megabytes, backend,
-				median(checkpoint), median(sync), float64(median(written))/1e6, median(detected), median(running), median(first), median(restore), median(open), failures)
+			fmt.Fprintf(&out, "| %d MB | %s | %d ms | %d ms | %d ms | %d ms | %.1f MB | %d ms | %d ms | %d ms | %d ms | %d ms | %d |\n", megabytes, backend,
+				median(checkpoint), median(delay), median(sync), median(async), float64(median(written))/1e6, median(detected), median(running), median(first), median(restore), median(open), failures)
 		}
 	}
 	return out.String()

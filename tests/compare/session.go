@@ -41,6 +41,7 @@ func (p *plan) start(ctx context.Context, backend string, taskManagers int, inte
 		"taskmanager.memory.network.min":      "128m",
 		"taskmanager.memory.network.max":      "128m",
 		"web.refresh-interval":                "100", // so that REST tells at once when a job has ended
+		"web.checkpoints.history":             "1000",
 		"traces.reporters":                    "slf4j",
 		"traces.reporter.slf4j.factory.class": "org.apache.flink.traces.slf4j.Slf4jTraceReporterFactory",
 	}

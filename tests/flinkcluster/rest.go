@@ -250,27 +250,42 @@ func (c *Client) Checkpoints(ctx context.Context, id string) (*Checkpoints, erro
 	return stats, c.call(ctx, http.MethodGet, "/jobs/"+id+"/checkpoints", nil, stats)
 }
 
-// SyncMillis returns the longest synchronous part of a completed checkpoint: the time for which a task stood still.
-func (c *Client) SyncMillis(ctx context.Context, id string, checkpoint int64) (longest int64, err error) {
+// CheckpointParts is where the time of a completed checkpoint went, in milliseconds: each is the longest of all subtasks.
+type CheckpointParts struct {
+	// Delay is how long the barrier travelled: it waits behind the records that a busy task has not handled yet.
+	Delay int64
+	// Sync is how long a task stood still.
+	Sync int64
+	// Async is how long state was on its way while the task went on.
+	Async int64
+}
+
+// CheckpointParts tells the parts of a checkpoint that Flink still has in its history.
+func (c *Client) CheckpointParts(ctx context.Context, id string, checkpoint int64) (longest CheckpointParts, err error) {
 	job, err := c.Job(ctx, id)
 	if err != nil {
-		return 0, err
+		return longest, err
+	}
+	type most struct {
+		Max int64 `json:"max"`
 	}
 	for _, vertex := range job.Vertices {
 		var answer struct {
 			Summary struct {
+				Delay    most `json:"start_delay"`
 				Duration struct {
-					Sync struct {
-						Max int64 `json:"max"`
-					} `json:"sync"`
+					Sync  most `json:"sync"`
+					Async most `json:"async"`
 				} `json:"checkpoint_duration"`
 			} `json:"summary"`
 		}
 		at := fmt.Sprintf("/jobs/%s/checkpoints/details/%d/subtasks/%s", id, checkpoint, vertex.ID)
 		if err := c.call(ctx, http.MethodGet, at, nil, &answer); err != nil {
-			return 0, err
+			return longest, err
 		}
-		longest = max(longest, answer.Summary.Duration.Sync.Max)
+		of := answer.Summary
+		longest.Delay = max(longest.Delay, of.Delay.Max)
+		longest.Sync, longest.Async = max(longest.Sync, of.Duration.Sync.Max), max(longest.Async, of.Duration.Async.Max)
 	}
 	return longest, nil
 }
