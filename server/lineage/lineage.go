@@ -24,6 +24,8 @@ type Lineage struct {
 	garbage *garbage
 	leases  *leaseWatch
 	filters filterBudget
+	// clearAtOnce bounds what one transaction removes for the clearing of maps.
+	clearAtOnce clearedRows
 
 	flattened flattenedTotals
 
@@ -49,6 +51,8 @@ func New(ctx context.Context, st store.Store, opt Options) (*Lineage, error) {
 		garbage: newGarbage(opt.MaxGarbageKeys),
 		live:    map[uint64]*attached{},
 		filters: filterBudget{limit: opt.MaxFilterBytes},
+
+		clearAtOnce: clearedRows{clearRows, clearBytes},
 	}
 	if err := l.catalog.refresh(ctx, st); err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)

@@ -102,6 +102,7 @@ func (m *model) anyIndex(t *rapid.T) int {
 func (m *model) restartServer(t *rapid.T, i int) {
 	l, err := New(m.ctx, m.store, Options{Log: zerolog.Nop(), Now: func() time.Time { return m.now }, Elapsed: func() time.Duration { return m.now.Sub(time.Unix(0, 0)) }, Lease: time.Hour})
 	m.must(t, err)
+	l.clearAtOnce.rows = rapid.SampledFrom([]int{1, 2, clearRows}).Draw(t, "rows cleared at once")
 	m.servers[i] = l
 }
 

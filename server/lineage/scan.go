@@ -81,8 +81,8 @@ type groupScan struct {
 	buf      []version
 }
 
-// newGroupScan starts a walk for a session; after (exclusive) may be nil.
-func newGroupScan(a *attached, reader rowReader, stateIndex uint16, group uint16, prefix, after []byte) (*groupScan, error) {
+// newGroupScan starts a walk for a session; after (exclusive) may be nil. The first page has at most so many rows.
+func newGroupScan(a *attached, reader rowReader, stateIndex uint16, group uint16, prefix, after []byte, firstPage int) (*groupScan, error) {
 	p, err := a.partOf(group)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func newGroupScan(a *attached, reader rowReader, stateIndex uint16, group uint16
 	if err != nil {
 		return nil, err
 	}
-	return layeredScan(reader, a.parts[p].Layers, state.numbers[p], group, prefix, after, pageRows), nil
+	return layeredScan(reader, a.parts[p].Layers, state.numbers[p], group, prefix, after, firstPage), nil
 }
 
 func layeredScan(reader rowReader, layers []layer, numbers []stateNumber, group uint16, prefix, after []byte, firstPage int) *groupScan {
@@ -221,7 +221,7 @@ func (s *Session) scanByGroup(reader rowReader, page *scanPage) (bool, error) {
 		if r.Resume && group == int(r.AfterGroup) {
 			after = orEmpty(r.AfterKey)
 		}
-		scan, err := newGroupScan(s.attached, reader, r.State, uint16(group), r.Prefix, after)
+		scan, err := newGroupScan(s.attached, reader, r.State, uint16(group), r.Prefix, after, pageRows)
 		if err != nil {
 			return false, err
 		}
@@ -368,7 +368,7 @@ func (s *Session) Count(ctx context.Context, state uint16, groups Range) (uint64
 	}
 	var n uint64
 	for group := int(groups.First); group <= int(groups.Last); group++ {
-		scan, err := newGroupScan(s.attached, storeReader{ctx, s.l.store}, state, uint16(group), nil, nil)
+		scan, err := newGroupScan(s.attached, storeReader{ctx, s.l.store}, state, uint16(group), nil, nil, pageRows)
 		if err != nil {
 			return 0, err
 		}

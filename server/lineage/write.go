@@ -4,14 +4,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/flinkndb/flinkndb/server/store"
 )
 
-// Write applies the entries of one frame in one transaction. A seq that was applied before does
-// nothing. The changes are visible on return; Durable tells when they are durable.
+// Write applies the entries of one frame in one transaction, or in several when it clears large maps: see clearAhead. A
+// seq that was applied before does nothing. The changes are visible on return; Durable tells when they are durable.
 func (s *Session) Write(ctx context.Context, seq, epoch uint64, entries []Entry) error {
 	s.writes.Lock()
 	defer s.writes.Unlock()
@@ -20,19 +21,19 @@ func (s *Session) Write(ctx context.Context, seq, epoch uint64, entries []Entry)
 	if err := s.checkEntries(entries); err != nil {
 		return err
 	}
-	var w *writing
-	commit, err := s.l.store.Update(ctx, func(tx store.Tx) error {
-		w = &writing{s: s, tx: tx, at: stamp{s.record.ID, epoch}}
-		return w.run(seq, entries)
-	})
+	frame := frameWrite{s, seq, stamp{s.record.ID, epoch}}
+	err := frame.update(ctx, func(w *writing) error { return w.apply(entries) })
+	if errors.Is(err, errLargeClear) {
+		if err = frame.clearAhead(ctx, entries); err == nil {
+			err = frame.update(ctx, func(w *writing) error {
+				w.mayClearAll = true
+				return w.apply(entries)
+			})
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("write %d: %w", seq, err)
 	}
-	s.commits.add(seq, commit)
-	if w.skipped {
-		return nil
-	}
-	s.l.garbage.add(w.surplus)
 	return nil
 }
 
@@ -61,7 +62,33 @@ func (s *Session) checkEntries(entries []Entry) error {
 	return nil
 }
 
-// writing is the transaction of one frame.
+// frameWrite is the writing of one frame.
+type frameWrite struct {
+	s   *Session
+	seq uint64
+	at  stamp
+}
+
+// update applies something of the frame, or all, which then counts as applied, in one transaction.
+func (f frameWrite) update(ctx context.Context, apply func(*writing) error) error {
+	var w *writing
+	commit, err := f.s.l.store.Update(ctx, func(tx store.Tx) error {
+		w = &writing{s: f.s, tx: tx, at: f.at}
+		return w.run(f.seq, apply)
+	})
+	if err != nil {
+		return err
+	}
+	durable := f.seq
+	if w.partial {
+		durable-- // what comes before the frame is all that this commit speaks for
+	}
+	f.s.commits.add(durable, commit)
+	f.s.l.garbage.add(w.surplus)
+	return nil
+}
+
+// writing is a transaction that writes a frame.
 type writing struct {
 	s  *Session
 	tx store.Tx
@@ -70,7 +97,11 @@ type writing struct {
 	rows    []pendingRow
 	keyBuf  []byte
 	surplus []store.RowKey // rows left with something for the sweeper
-	skipped bool
+
+	partial     bool // the frame is not applied by this transaction
+	mayClearAll bool // whatever is left below the prefixes: what this frame put there, after clearAhead
+	cleared     clearedRows
+	loadedBytes int
 
 	deltaRows  uint64
 	deltaBytes uint64
@@ -93,13 +124,12 @@ type change struct {
 	entry int
 }
 
-func (w *writing) run(seq uint64, entries []Entry) error {
+func (w *writing) run(seq uint64, apply func(*writing) error) error {
 	progress, err := w.s.lockProgress(w.tx)
 	if err != nil {
 		return err
 	}
 	if seq <= progress.Applied {
-		w.skipped = true
 		return writeLane(w.tx, w.s.record.ID, progress) // durable when the frame is
 	}
 	if seq != progress.Applied+1 {
@@ -108,10 +138,13 @@ func (w *writing) run(seq uint64, entries []Entry) error {
 	if w.at.Epoch < progress.Epoch || w.at.Epoch == 0 {
 		return fmt.Errorf("%w: epoch is %d, at least %d is expected", ErrInvalid, w.at.Epoch, max(progress.Epoch, 1))
 	}
-	if err := w.apply(entries); err != nil {
+	if err := apply(w); err != nil {
 		return err
 	}
-	progress.Applied, progress.Epoch = seq, w.at.Epoch
+	progress.Epoch = w.at.Epoch
+	if !w.partial {
+		progress.Applied = seq
+	}
 	progress.DeltaRows += w.deltaRows
 	progress.DeltaBytes += w.deltaBytes
 	return writeLane(w.tx, w.s.record.ID, progress)
@@ -218,6 +251,7 @@ func (w *writing) load() error {
 		}
 		row := asked[i]
 		row.existed = true
+		w.loadedBytes += len(raw)
 		if row.versions, err = decodeRow(raw, row.versions); err != nil {
 			return fmt.Errorf("%s: %w", row.key.Name(), err)
 		}
@@ -319,34 +353,6 @@ func (w *writing) encodedSize() (size int) {
 		size += encodedSize(w.rows[i].versions)
 	}
 	return size
-}
-
-// deletePrefix removes all visible rows below a prefix, page by page.
-func (w *writing) deletePrefix(e *Entry) error {
-	scan, err := newGroupScan(w.s.attached, txReader{w.tx}, e.State, e.Group, e.Key, nil)
-	if err != nil {
-		return err
-	}
-	scan.keysOnly = true
-	for {
-		var page []Entry
-		for len(page) < pageRows {
-			row, ok, err := scan.next()
-			if err != nil {
-				return err
-			}
-			if !ok {
-				break
-			}
-			page = append(page, Entry{State: e.State, Group: e.Group, Op: OpDelete, Key: row.Key})
-		}
-		if len(page) == 0 {
-			return nil
-		}
-		if err := w.applyPlain(page); err != nil {
-			return err
-		}
-	}
 }
 
 // viewCache remembers the retained views for the key groups of a session until the catalog changes.
