@@ -108,6 +108,11 @@ func (p *plan) grow(ctx context.Context, g *grown) (err error) {
 	}); err != nil {
 		return err
 	}
+	select {
+	case <-time.After(p.settle):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if err := s.measureCheckpoints(ctx, job, g); err != nil {
 		return err
 	}
@@ -208,9 +213,9 @@ func (p *plan) reportGrowth(all []grown) string {
 		return ""
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "\n## growth: %d updates a second of values of %d B, checkpoint every %s, then a killed TaskManager\n\n"+
+	fmt.Fprintf(&out, "\n## growth: %d updates a second of values of %d B, checkpoint every %s, measured %v after the state was filled, then a killed TaskManager\n\n"+
 		"| state | backend | checkpoint | its barrier's way | synchronous part | asynchronous part | written by it | noticed | all tasks run | first record done | restore (Flink's figure) | initialize | failures |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
-		p.updates, p.valueBytes, growthInterval)
+		p.updates, p.valueBytes, growthInterval, p.settle)
 	for _, megabytes := range p.sizes {
 		for _, backend := range p.backends {
 			var checkpoint, delay, sync, async, written, detected, running, first, restore, open []int64

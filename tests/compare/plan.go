@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/flinkndb/flinkndb/tests/flinkcluster"
 )
@@ -20,6 +21,7 @@ type plan struct {
 
 	events, orders, records, keys int
 	sizes                         []int64 // megabytes of state
+	settle                        time.Duration
 	valueBytes, updates           int
 	parallelism                   int
 	memory, interval              string
@@ -62,6 +64,7 @@ func parse(args []string) (*plan, error) {
 	flags.Func("sizes", "comma-separated megabytes of state of the workload growth (default 100,1000,5000)", p.parseSizes)
 	flags.IntVar(&p.valueBytes, "value-bytes", 1_000, "size of the values of the workloads cache and growth")
 	flags.IntVar(&p.updates, "updates", 5_000, "updates a second of the workload growth")
+	flags.DurationVar(&p.settle, "settle", time.Minute, "how long the workload growth updates a filled state before it measures: stores still sort what was filled in")
 	flags.StringVar(&p.memory, "memory", "4g", "taskmanager.memory.process.size")
 	flags.StringVar(&p.interval, "interval", "10 s", "checkpoint interval")
 	flags.StringVar(&p.home, "flink", ".cache/flink/2.3.0/pyflink", "Flink distribution")
