@@ -71,3 +71,52 @@ func TestFencedSessionReadsNoMore(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRestoredSnapshotIsNotReleasedAsAbandoned has another server restore from an abandoned snapshot, at the moment when
+// the collection here has found it overdue.
+func TestRestoredSnapshotIsNotReleasedAsAbandoned(t *testing.T) {
+	st := &hookedStore{Store: memory.New()}
+	m := &machine{}
+	l, other := m.start(t, st), m.start(t, st.Store)
+	first := openForRace(t, l, "first", nil)
+	takeSnapshot(t, first, "kept", 1)
+	takeSnapshot(t, first, "abandoned", 2)
+	openForRace(t, l, "second", []Base{{"kept", Range{0, 0}}})
+	m.pass(time.Hour)
+	st.once(func() { openForRace(t, other, "third", []Base{{"abandoned", Range{0, 0}}}) })
+	report, err := l.collect(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.before != nil {
+		t.Fatal("the collection found nothing to release")
+	}
+	if info, err := l.Snapshot(t.Context(), "abandoned"); err != nil || !info.Confirmed {
+		t.Errorf("the snapshot that a session was restored from: confirmed %v, error %v", info.Confirmed, err)
+	}
+	if report.ReleasedSnapshots > 0 {
+		t.Errorf("reported as released: %d", report.ReleasedSnapshots)
+	}
+}
+
+// TestAbortDoesNotReleaseWhatWasRestored tells of an aborted checkpoint after another server restored from it, which
+// this one has not heard of.
+func TestAbortDoesNotReleaseWhatWasRestored(t *testing.T) {
+	st := memory.New()
+	l, other := openLineage(t, st, Options{}), openLineage(t, st, Options{})
+	first := openForRace(t, l, "first", nil)
+	takeSnapshotOf(t, first, SnapshotRequest{ID: "restored", Epoch: 1, CheckpointID: 1, Kind: SnapshotCheckpoint})
+	takeSnapshotOf(t, first, SnapshotRequest{ID: "aborted", Epoch: 2, CheckpointID: 2, Kind: SnapshotCheckpoint})
+	openForRace(t, other, "second", []Base{{"restored", Range{0, 0}}})
+	for checkpoint := range int64(2) {
+		if err := first.Notify(t.Context(), checkpoint+1, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.Snapshot(t.Context(), "restored"); err != nil {
+		t.Errorf("the snapshot that a session was restored from: %v", err)
+	}
+	if _, err := l.Snapshot(t.Context(), "aborted"); !errors.Is(err, ErrSnapshotNotFound) {
+		t.Errorf("the aborted one: %v", err)
+	}
+}

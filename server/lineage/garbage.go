@@ -224,32 +224,48 @@ func (l *Lineage) expire(ctx context.Context, id uint64) (bool, error) {
 	return true, nil
 }
 
-// releaseOverdue releases snapshots that nobody will: exports whose session has ended, pins of dead
-// servers, and abandoned ones after their retention.
+// releaseOverdue releases snapshots that nobody will.
 func (l *Lineage) releaseOverdue(ctx context.Context, report *GarbageReport) error {
-	now := l.steadyNow()
-	var overdue []string
-	l.catalog.mu.RLock()
-	for _, s := range l.catalog.snapshots {
-		// Servers before this rule marked savepoints, too.
-		abandoned := s.Kind != SnapshotSavepoint && !s.Abandoned.IsZero() && now.Sub(s.Abandoned) >= l.opt.AbandonedRetention
-		orphaned := s.Kind == SnapshotExport && s.Session != 0 && l.catalog.sessions[s.Session] == nil
-		unpinned := s.Kind == SnapshotExport && s.Session == 0 && now.Sub(s.Created) >= pinRetention && !l.pinnedHere(s.ID)
-		if abandoned || orphaned || unpinned {
-			overdue = append(overdue, s.ID)
-		}
-	}
-	l.catalog.mu.RUnlock()
-	for _, id := range overdue {
-		existed, err := l.Release(ctx, id)
+	for _, id := range l.overdueSnapshots() {
+		released, err := l.releaseIf(ctx, id, func(tx store.Tx, s *snapshotRecord) (bool, error) {
+			session, err := tx.Meta(sessionKey(s.Session))
+			if err != nil {
+				return false, fmt.Errorf("read %s: %w", sessionKey(s.Session), err)
+			}
+			return l.overdue(s, session != nil), nil
+		})
 		if err != nil {
 			return err
 		}
-		if existed {
+		if released {
 			report.ReleasedSnapshots++
 		}
 	}
 	return nil
+}
+
+// overdueSnapshots are those that are overdue as far as the catalog tells.
+func (l *Lineage) overdueSnapshots() []string {
+	l.catalog.mu.RLock()
+	defer l.catalog.mu.RUnlock()
+	var overdue []string
+	for _, s := range l.catalog.snapshots {
+		if l.overdue(s, l.catalog.sessions[s.Session] != nil) {
+			overdue = append(overdue, s.ID)
+		}
+	}
+	return overdue
+}
+
+// overdue says whether nobody will release a snapshot any more: exports whose session has ended, pins of dead
+// servers, and abandoned ones after their retention.
+func (l *Lineage) overdue(s *snapshotRecord, sessionLives bool) bool {
+	now := l.steadyNow()
+	// Servers before this rule marked savepoints, too.
+	abandoned := s.Kind != SnapshotSavepoint && !s.Confirmed && !s.Abandoned.IsZero() && now.Sub(s.Abandoned) >= l.opt.AbandonedRetention
+	orphaned := s.Kind == SnapshotExport && s.Session != 0 && !sessionLives
+	unpinned := s.Kind == SnapshotExport && s.Session == 0 && now.Sub(s.Created) >= pinRetention && !l.pinnedHere(s.ID)
+	return abandoned || orphaned || unpinned
 }
 
 // dropLanes removes the lanes of sessions that have ended. A late writer finds no lane then, which

@@ -474,7 +474,7 @@ func (s *Session) Notify(ctx context.Context, checkpointID int64, completed bool
 		if completed {
 			err = s.l.confirm(ctx, id)
 		} else {
-			_, err = s.l.Release(ctx, id)
+			_, err = s.l.releaseUnconfirmed(ctx, id)
 		}
 		if err != nil {
 			return err

@@ -55,16 +55,33 @@ func (l *Lineage) readSnapshot(ctx context.Context, id string) (*snapshotRecord,
 
 // Release ends a snapshot. Releasing one that does not exist does nothing and returns false.
 func (l *Lineage) Release(ctx context.Context, id string) (bool, error) {
+	return l.releaseIf(ctx, id, func(store.Tx, *snapshotRecord) (bool, error) { return true, nil })
+}
+
+// releaseUnconfirmed releases a snapshot unless Flink counts on it by now.
+func (l *Lineage) releaseUnconfirmed(ctx context.Context, id string) (bool, error) {
+	return l.releaseIf(ctx, id, func(_ store.Tx, s *snapshotRecord) (bool, error) { return !s.Confirmed, nil })
+}
+
+// releaseIf releases a snapshot if a condition holds for its record as the store has it. The catalog may lag behind:
+// a session may have been restored from the snapshot since, here or at another server. The gate keeps that out while
+// the condition is asked.
+func (l *Lineage) releaseIf(ctx context.Context, id string, condition func(store.Tx, *snapshotRecord) (bool, error)) (bool, error) {
 	l.structure.Lock()
 	defer l.structure.Unlock()
-	var existed bool
+	var released bool
 	var counter uint64
 	commit, err := l.store.Update(ctx, func(tx store.Tx) error {
+		released = false
 		if _, err := tx.LockMeta(gateKey); err != nil {
 			return fmt.Errorf("lock %s: %w", gateKey, err)
 		}
-		var err error
-		if existed, err = readRecord(tx.Meta, snapshotKey(id), &snapshotRecord{}); err != nil || !existed {
+		record := &snapshotRecord{}
+		found, err := readRecord(tx.Meta, snapshotKey(id), record)
+		if err != nil || !found {
+			return err
+		}
+		if released, err = condition(tx, record); err != nil || !released {
 			return err
 		}
 		if counter, err = readCounter(tx.Meta); err != nil {
@@ -75,7 +92,7 @@ func (l *Lineage) Release(ctx context.Context, id string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("release snapshot %s: %w", id, err)
 	}
-	if !existed {
+	if !released {
 		return false, nil
 	}
 	if err := commit.Wait(ctx); err != nil {

@@ -1,0 +1,32 @@
+package lineage
+
+import (
+	"context"
+
+	"github.com/flinkndb/flinkndb/server/store"
+)
+
+// hookedStore has something happen just before a transaction begins, or fails it: what another server does, or a
+// store that hiccups.
+type hookedStore struct {
+	store.Store
+	before func() error // nil while nothing is to happen
+}
+
+func (s *hookedStore) Update(ctx context.Context, fn func(store.Tx) error) (store.Commit, error) {
+	if s.before != nil {
+		if err := s.before(); err != nil {
+			return nil, err
+		}
+	}
+	return s.Store.Update(ctx, fn)
+}
+
+// once has something happen just before the next transaction.
+func (s *hookedStore) once(fn func()) {
+	s.before = func() error {
+		s.before = nil
+		fn()
+		return nil
+	}
+}
