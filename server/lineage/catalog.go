@@ -154,6 +154,12 @@ func (c *catalog) views(space uint64, group uint16, but uint64) groupViews {
 	return seen
 }
 
+func (c *catalog) hasSession(id uint64) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.sessions[id] != nil
+}
+
 func (c *catalog) currentVersion() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

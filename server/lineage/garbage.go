@@ -216,6 +216,11 @@ func (l *Lineage) expire(ctx context.Context, id uint64) (bool, error) {
 	if err != nil || !ended {
 		return false, err
 	}
+	// The session may have taken snapshots at another server, which writers here must know before they stop keeping
+	// what the session sees.
+	if err := l.catalog.refresh(ctx, l.store); err != nil {
+		return false, fmt.Errorf("read the catalog: %w", err)
+	}
 	if a := l.forget(id); a != nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()

@@ -141,6 +141,7 @@ type opening struct {
 	origins   []part         // what the bases show, before any fork
 	fenced    []uint64
 	snapshots []*snapshotRecord // changed
+	others    []*snapshotRecord // as they were once those to be fenced could take no more
 	repeated  bool
 	result    OpenResult
 }
@@ -401,6 +402,7 @@ func (o *opening) abandon() error {
 			return err
 		}
 		if s.JobID != o.request.JobID || s.Kind == SnapshotSavepoint || s.Confirmed || !s.Abandoned.IsZero() || !o.passedBy(s) {
+			o.others = append(o.others, s)
 			continue
 		}
 		s.Abandoned = o.l.steadyNow()
@@ -466,6 +468,12 @@ func (o *opening) apply() {
 	c := o.l.catalog
 	for _, s := range o.spaces {
 		c.spaces[s.ID] = s
+	}
+	// What is fenced may just have taken snapshots at another server.
+	for _, s := range o.others {
+		if c.snapshots[s.ID] == nil {
+			c.snapshots[s.ID] = s
+		}
 	}
 	for _, s := range o.snapshots {
 		c.snapshots[s.ID] = s

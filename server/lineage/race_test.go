@@ -76,21 +76,116 @@ func TestReleaseAtAnotherServer(t *testing.T) {
 	parent := openForRace(t, first, "parent", nil)
 	putKeys(t, parent, 1, 1, 0, 10)
 	takeSnapshot(t, parent, "base", 1)
-	result, err := second.Open(t.Context(), OpenRequest{Token: "fork", JobID: "fork", GroupCount: 1, Bases: []Base{{"base", Range{0, 0}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fork := reattach(t, second, result.SessionID, "fork")
+	fork := forkFrom(t, second, "base")
 	if existed, err := first.Release(t.Context(), "base"); err != nil || !existed {
 		t.Fatal(existed, err)
 	}
 	putKeys(t, parent, 2, 2, 0, 10)
-	for i := range 10 {
-		values, err := fork.Read(t.Context(), []Entry{{Key: fmt.Appendf(nil, "key-%d", i)}})
-		if err != nil || string(values[0]) != "1" {
-			t.Fatalf("key %d: the fork sees %q, %v", i, values[0], err)
+	expectKeys(t, fork, 10, "1")
+}
+
+// forkFrom opens a session of another job than that of openForRace.
+func forkFrom(t *testing.T, l *Lineage, snapshot string) *Session {
+	t.Helper()
+	token := "fork of " + snapshot
+	result, err := l.Open(t.Context(), OpenRequest{Token: token, JobID: "fork", GroupCount: 1, Bases: []Base{{snapshot, Range{0, 0}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reattach(t, l, result.SessionID, token)
+}
+
+// expectKeys demands a value of the first n rows of putKeys.
+func expectKeys(t *testing.T, s *Session, n int, value string) {
+	t.Helper()
+	for i := range n {
+		values, err := s.Read(t.Context(), []Entry{{Key: fmt.Appendf(nil, "key-%d", i)}})
+		if err != nil || string(values[0]) != value {
+			t.Fatalf("key %d: session %d sees %q, expected %q, error %v", i, s.ID(), values[0], value, err)
 		}
 	}
+}
+
+// TestExpiredForkLeavesItsSnapshots has a fork take a snapshot at its server when the parent's server is about to expire
+// it: the parent's writes must keep what the snapshot reads through to.
+func TestExpiredForkLeavesItsSnapshots(t *testing.T) {
+	st := &hookedStore{Store: memory.New()}
+	here, there := &machine{}, &machine{}
+	first, second := here.start(t, st), there.start(t, st.Store)
+	parent := openForRace(t, first, "parent", nil)
+	putKeys(t, parent, 1, 1, 0, 10)
+	takeSnapshot(t, parent, "base", 1)
+	fork := forkFrom(t, second, "base")
+	if _, err := first.Release(t.Context(), "base"); err != nil {
+		t.Fatal(err)
+	}
+	collectExpired(t, first)
+	here.pass(2 * testLease)
+	st.once(func() { takeSnapshot(t, fork, "newest", 1) })
+	report, err := first.collect(t.Context(), false)
+	if err != nil || report.ExpiredSessions != 1 {
+		t.Fatalf("%d sessions were expired, error %v", report.ExpiredSessions, err)
+	}
+	putKeys(t, parent, 2, 2, 0, 10)
+	expectKeys(t, forkFrom(t, second, "newest"), 10, "1")
+}
+
+// TestCloseOfAnOlderStreamEndsNothing closes a fork by a stream that was left for one at another server: the fork lives
+// on, and the parent's writes must keep what it and its snapshots read through to.
+func TestCloseOfAnOlderStreamEndsNothing(t *testing.T) {
+	st := memory.New()
+	first, second := openLineage(t, st, Options{}), openLineage(t, st, Options{})
+	parent := openForRace(t, first, "parent", nil)
+	putKeys(t, parent, 1, 1, 0, 10)
+	takeSnapshot(t, parent, "base", 1)
+	older := forkFrom(t, first, "base")
+	fork := reattach(t, second, older.ID(), "fork of base")
+	if _, err := first.Release(t.Context(), "base"); err != nil {
+		t.Fatal(err)
+	}
+	takeSnapshot(t, fork, "newest", 1)
+	if err := older.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	putKeys(t, parent, 2, 2, 0, 10)
+	expectKeys(t, fork, 10, "1")
+	if err := fork.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	putKeys(t, parent, 3, 3, 0, 10)
+	expectKeys(t, forkFrom(t, second, "newest"), 10, "1")
+}
+
+// TestFencedForkLeavesItsSavepoint has a fork take a savepoint at its server when the parent's server is about to open
+// a newer attempt of one of its key groups: the parent's writes must keep what the savepoint sees of the other one.
+func TestFencedForkLeavesItsSavepoint(t *testing.T) {
+	st := &hookedStore{Store: memory.New()}
+	first, second := openLineage(t, st, Options{}), openLineage(t, st.Store, Options{})
+	open := func(l *Lineage, job, token string, groups Range, bases ...Base) *Session {
+		t.Helper()
+		result, err := l.Open(t.Context(), OpenRequest{Token: token, JobID: job, GroupCount: 2, Range: groups, Bases: bases})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reattach(t, second, result.SessionID, token)
+	}
+	both, last := Range{0, 1}, Range{1, 1}
+	parent := reattach(t, first, open(second, "job", "parent", both).ID(), "parent")
+	putKeys(t, parent, 1, 1, 0, 10)
+	takeSnapshot(t, parent, "base", 1)
+	fork := open(second, "fork", "older", both, Base{"base", both})
+	takeSnapshot(t, fork, "checkpoint", 1)
+	st.once(func() {
+		takeSnapshotOf(t, fork, SnapshotRequest{ID: "savepoint", Epoch: 2, CheckpointID: 2, Kind: SnapshotSavepoint})
+	})
+	open(first, "fork", "newer", last, Base{"checkpoint", last})
+	for _, id := range []string{"base", "checkpoint"} {
+		if _, err := first.Release(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	putKeys(t, parent, 2, 2, 0, 10)
+	expectKeys(t, open(second, "fork", "newest", both, Base{"savepoint", both}), 10, "1")
 }
 
 func openForRace(t *testing.T, l *Lineage, token string, bases []Base) *Session {

@@ -562,11 +562,13 @@ func (l *Lineage) end(ctx context.Context, s *Session) error {
 	defer l.structure.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	ended := false
 	_, err := l.store.Update(ctx, func(tx store.Tx) error {
 		if _, err := tx.LockMeta(gateKey); err != nil {
 			return fmt.Errorf("lock %s: %w", gateKey, err)
 		}
 		_, err := s.lockProgress(tx)
+		ended = err == nil
 		if errors.Is(err, ErrFenced) || errors.Is(err, ErrSessionNotFound) {
 			return nil
 		}
@@ -578,12 +580,31 @@ func (l *Lineage) end(ctx context.Context, s *Session) error {
 	if err != nil {
 		return err
 	}
+	if !ended {
+		return l.forgetIfEnded(ctx, s)
+	}
 	s.forgetNewRows()
 	l.forget(s.record.ID)
 	return nil
 }
 
-// forget drops a session that has ended from memory, and returns what there was of it.
+// forgetIfEnded drops a session from memory whose end was not up to this stream: it was fenced or has expired, or it
+// lives on with a newer stream. Streams at other servers may have taken snapshots, which writers here must know before
+// they stop keeping what the session sees.
+func (l *Lineage) forgetIfEnded(ctx context.Context, s *Session) error {
+	if err := l.catalog.refresh(ctx, l.store); err != nil {
+		return fmt.Errorf("read the catalog: %w", err)
+	}
+	if l.catalog.hasSession(s.record.ID) {
+		return nil
+	}
+	s.forgetNewRows()
+	l.forget(s.record.ID)
+	return nil
+}
+
+// forget drops a session that has ended from memory, and returns what there was of it. The caller has made sure that
+// the catalog shows all snapshots of the session.
 func (l *Lineage) forget(id uint64) *attached {
 	l.catalog.change(func() { delete(l.catalog.sessions, id) })
 	l.mu.Lock()
