@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -86,6 +88,18 @@ func (g *garbage) take() map[uint64]*spaceGarbage {
 	taken := g.spaces
 	g.spaces = map[uint64]*spaceGarbage{}
 	return taken
+}
+
+// giveBack remembers again what was taken and not swept.
+func (g *garbage) giveBack(space uint64, taken *spaceGarbage) {
+	if taken == nil {
+		return
+	}
+	if taken.all {
+		g.sweepAll(space)
+		return
+	}
+	g.add(slices.Collect(maps.Values(taken.rows)))
 }
 
 // wake has the sweeper run soon: something was released or ended.

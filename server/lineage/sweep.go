@@ -3,29 +3,46 @@ package lineage
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/flinkndb/flinkndb/server/store"
 )
 
-// sweep trims rows: those remembered, or all.
+// sweep trims rows: those remembered, or all. A row space where this fails does not keep the others from being swept.
+// What was remembered and not swept is remembered again, also that of others when the context ends.
 func (l *Lineage) sweep(ctx context.Context, everything bool, report *GarbageReport) error {
-	todo := l.garbage.take()
+	taken := l.garbage.take()
+	todo := taken
 	if everything {
-		l.catalog.mu.RLock()
-		for id := range l.catalog.spaces {
-			todo[id] = &spaceGarbage{all: true}
-		}
-		l.catalog.mu.RUnlock()
+		todo = l.catalog.wholeSpaces()
 	}
+	var failed []error
 	for id, g := range todo {
-		err := l.sweepSpace(ctx, id, g, report)
-		if err != nil {
-			l.garbage.sweepAll(id) // what was not done must not be forgotten
-			return fmt.Errorf("sweep row space %d: %w", id, err)
+		err := ctx.Err()
+		if err == nil {
+			err = l.sweepSpace(ctx, id, g, report)
+		}
+		if err == nil {
+			continue
+		}
+		l.garbage.giveBack(id, taken[id])
+		if ctx.Err() == nil || len(failed) == 0 { // that the context has ended is said once
+			failed = append(failed, fmt.Errorf("sweep row space %d: %w", id, err))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
+}
+
+// wholeSpaces is all rows of all row spaces.
+func (c *catalog) wholeSpaces() map[uint64]*spaceGarbage {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	all := map[uint64]*spaceGarbage{}
+	for id := range c.spaces {
+		all[id] = &spaceGarbage{all: true}
+	}
+	return all
 }
 
 func (l *Lineage) sweepSpace(ctx context.Context, id uint64, g *spaceGarbage, report *GarbageReport) error {
