@@ -146,10 +146,10 @@ func (c *catalog) usersOf(space uint64) (sessions, snapshots uint64) {
 }
 
 func (l *Lineage) count(ctx context.Context, space *spaceRecord, info *SpaceInfo) error {
-	return l.eachRow(ctx, space, func(keys []store.RowKey) error {
+	return l.eachPiece(ctx, space, func(keys []store.RowKey) ([]int, error) {
 		raws, err := l.store.Get(ctx, keys)
 		if err != nil {
-			return fmt.Errorf("read rows: %w", err)
+			return nil, fmt.Errorf("read rows: %w", err)
 		}
 		for _, raw := range raws {
 			if raw == nil {
@@ -157,11 +157,11 @@ func (l *Lineage) count(ctx context.Context, space *spaceRecord, info *SpaceInfo
 			}
 			versions, err := decodeRow(raw, nil)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			info.Rows++
 			info.Versions += uint64(len(versions))
 		}
-		return nil
+		return rowSizes(raws), nil
 	})
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/flinkndb/flinkndb/server/store"
 )
 
-// sweepBatch is how many rows the sweeper changes while it holds a session up.
-const sweepBatch = 512
-
 // pinRetention is how long a reader's pin lives when its server died.
 const pinRetention = 24 * time.Hour
 

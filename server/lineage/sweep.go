@@ -52,23 +52,27 @@ func (l *Lineage) sweepSpace(ctx context.Context, id uint64, g *spaceGarbage, re
 	if space == nil {
 		return nil
 	}
+	sweepRows := func(rows []store.RowKey) ([]int, error) { return l.sweepRows(ctx, rows, report) }
 	if g.all {
-		return l.eachRow(ctx, space, func(rows []store.RowKey) error { return l.sweepRows(ctx, rows, report) })
+		return l.eachPiece(ctx, space, sweepRows)
 	}
+	pieces := newPieces()
 	groups := map[uint16][]store.RowKey{}
 	for _, row := range g.rows {
 		groups[row.Group] = append(groups[row.Group], row)
 	}
 	for _, rows := range groups {
-		for len(rows) > 0 {
-			n := min(sweepBatch, len(rows))
-			if err := l.sweepRows(ctx, rows[:n], report); err != nil {
-				return err
-			}
-			rows = rows[n:]
+		if err := pieces.each(rows, sweepRows); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// eachPiece walks the rows of a row space, in pieces of one key group. fn returns the sizes of the rows that it read.
+func (l *Lineage) eachPiece(ctx context.Context, space *spaceRecord, fn func([]store.RowKey) ([]int, error)) error {
+	pieces := newPieces()
+	return l.eachRow(ctx, space, func(rows []store.RowKey) error { return pieces.each(rows, fn) })
 }
 
 // eachRow walks the keys of a row space, in batches of one key group.
@@ -102,8 +106,8 @@ func (l *Lineage) eachRow(ctx context.Context, space *spaceRecord, fn func([]sto
 
 // sweepRows trims some rows of one key group. Whoever could write them or make a view of them is kept
 // out, at whatever server: the writing session by its lane, everybody else by the gate. The views are
-// read under these locks, so they are all there are.
-func (l *Lineage) sweepRows(ctx context.Context, rows []store.RowKey, report *GarbageReport) error {
+// read under these locks, so they are all there are. It returns the sizes that the rows had.
+func (l *Lineage) sweepRows(ctx context.Context, rows []store.RowKey, report *GarbageReport) ([]int, error) {
 	space, group := rows[0].Space, rows[0].Group
 	var s *sweeping
 	_, err := l.store.Update(ctx, func(tx store.Tx) error {
@@ -127,13 +131,13 @@ func (l *Lineage) sweepRows(ctx context.Context, rows []store.RowKey, report *Ga
 		return s.run(rows, views)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	report.ScannedRows += uint64(len(rows))
 	report.RemovedRows += s.removedRows
 	report.RemovedVersions += s.removedVersions
 	l.garbage.add(s.surplus)
-	return nil
+	return s.sizes, nil
 }
 
 // writerOf finds the live session that writes a key group of a row space; 0 when there is none.
@@ -160,6 +164,7 @@ type sweeping struct {
 	removedRows     uint64
 	removedVersions uint64
 	surplus         []store.RowKey
+	sizes           []int // of the rows before
 }
 
 func (s *sweeping) run(rows []store.RowKey, all viewSet) error {
@@ -168,6 +173,7 @@ func (s *sweeping) run(rows []store.RowKey, all viewSet) error {
 	if err != nil {
 		return fmt.Errorf("read rows: %w", err)
 	}
+	s.sizes = rowSizes(raws)
 	var puts []store.Row
 	var deletes []store.RowKey
 	for i, raw := range raws {
@@ -221,7 +227,7 @@ func (l *Lineage) check(ctx context.Context) (GarbageReport, error) {
 	}
 	l.catalog.mu.RUnlock()
 	for _, space := range spaces {
-		err := l.eachRow(ctx, space, func(keys []store.RowKey) error { return l.checkRows(ctx, keys, &report) })
+		err := l.eachPiece(ctx, space, func(keys []store.RowKey) ([]int, error) { return l.checkRows(ctx, keys, &report) })
 		if err != nil {
 			return report, fmt.Errorf("check row space %d: %w", space.ID, err)
 		}
@@ -229,10 +235,10 @@ func (l *Lineage) check(ctx context.Context) (GarbageReport, error) {
 	return report, nil
 }
 
-func (l *Lineage) checkRows(ctx context.Context, keys []store.RowKey, report *GarbageReport) error {
+func (l *Lineage) checkRows(ctx context.Context, keys []store.RowKey, report *GarbageReport) ([]int, error) {
 	raws, err := l.store.Get(ctx, keys)
 	if err != nil {
-		return fmt.Errorf("read rows: %w", err)
+		return nil, fmt.Errorf("read rows: %w", err)
 	}
 	seen := l.catalog.views(keys[0].Space, keys[0].Group, 0)
 	for _, raw := range raws {
@@ -241,7 +247,7 @@ func (l *Lineage) checkRows(ctx context.Context, keys []store.RowKey, report *Ga
 		}
 		versions, err := decodeRow(raw, nil)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		before := len(versions)
 		after := len(trim(versions, seen.views, seen.bottom))
@@ -251,5 +257,5 @@ func (l *Lineage) checkRows(ctx context.Context, keys []store.RowKey, report *Ga
 			report.RemovedRows++
 		}
 	}
-	return nil
+	return rowSizes(raws), nil
 }

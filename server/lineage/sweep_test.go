@@ -6,11 +6,17 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/rs/zerolog"
+
 	"github.com/flinkndb/flinkndb/server/store"
 	"github.com/flinkndb/flinkndb/server/store/memory"
+	"github.com/flinkndb/flinkndb/server/store/pebble"
 )
 
-const garbageSpaces, garbageRows = 5, 10
+const (
+	garbageSpaces = 5
+	garbageRows   = 8 // one piece
+)
 
 // newGarbageSpaces makes row spaces, each with rows whose older versions nobody needs. The server remembers them.
 func newGarbageSpaces(t *testing.T, st store.Store) *Lineage {
@@ -80,6 +86,99 @@ func TestInterruptedSweepForgetsNothing(t *testing.T) {
 				t.Errorf("%d versions were removed before the interruption, expected %d", report.RemovedVersions, garbageRows)
 			}
 			expectSwept(t, l, (garbageSpaces-1)*garbageRows)
+		})
+	}
+}
+
+// weighingStore notes how large the rows of one read, or of one transaction, are together at most.
+type weighingStore struct {
+	store.Store
+	most int
+}
+
+type weighingTx struct {
+	store.Tx
+	read int
+}
+
+func (s *weighingStore) weigh(values [][]byte) int {
+	n := 0
+	for _, v := range values {
+		n += len(v)
+	}
+	s.most = max(s.most, n)
+	return n
+}
+
+func (s *weighingStore) Get(ctx context.Context, keys []store.RowKey) ([][]byte, error) {
+	values, err := s.Store.Get(ctx, keys)
+	s.weigh(values)
+	return values, err
+}
+
+func (s *weighingStore) Update(ctx context.Context, fn func(store.Tx) error) (store.Commit, error) {
+	return s.Store.Update(ctx, func(tx store.Tx) error {
+		weighing := &weighingTx{Tx: tx}
+		defer func() { s.most = max(s.most, weighing.read) }()
+		return fn(weighing)
+	})
+}
+
+func (t *weighingTx) Get(keys []store.RowKey) ([][]byte, error) {
+	values, err := t.Tx.Get(keys)
+	for _, v := range values {
+		t.read += len(v)
+	}
+	return values, err
+}
+
+// TestLargeRowsAreReadInPieces sweeps, checks and counts rows that together are much larger than what may be in memory.
+// The embedded store fills a page of keys whatever the sizes of the rows.
+func TestLargeRowsAreReadInPieces(t *testing.T) {
+	embedded, err := pebble.Open(t.TempDir(), pebble.Options{Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { must(t, embedded.Close()) }()
+	st := &weighingStore{Store: embedded}
+	l := openLineage(t, st, Options{})
+	s := openForRace(t, l, "a", nil)
+	const rows = 64
+	var keys []store.RowKey
+	value := make([]byte, 4*pieceBytes/rows)
+	for i := range rows {
+		key := fmt.Appendf(nil, "key-%d", i)
+		must(t, s.Write(t.Context(), uint64(i+1), 1, []Entry{{Op: OpPut, Key: key, Value: value}}))
+		keys = append(keys, store.RowKey{Space: s.parts[0].Layers[0].Space, Key: key})
+	}
+	collect := func(everything bool) (uint64, error) {
+		report, err := l.collect(t.Context(), everything)
+		return report.ScannedRows, err
+	}
+	for name, walk := range map[string]func() (uint64, error){
+		"sweep of everything": func() (uint64, error) { return collect(true) },
+		"sweep of what is remembered": func() (uint64, error) {
+			l.garbage.add(keys)
+			return collect(false)
+		},
+		"check": func() (uint64, error) {
+			report, err := l.check(t.Context())
+			return report.ScannedRows, err
+		},
+		"count": func() (uint64, error) {
+			spaces, err := l.Spaces(t.Context(), true)
+			return spaces[0].Rows, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st.most = 0
+			n, err := walk()
+			if err != nil || n != rows {
+				t.Fatalf("%d of %d rows, error %v", n, rows, err)
+			}
+			if st.most > pieceBytes {
+				t.Errorf("%d bytes were read at once, allowed are %d", st.most, pieceBytes)
+			}
 		})
 	}
 }
