@@ -101,8 +101,8 @@ type Options struct {
 	// SweepInterval is the time between two passes of the garbage collector. The default value is
 	// ten seconds.
 	SweepInterval time.Duration
-	// MaxGarbageKeys bounds the rows remembered for the sweeper, for each row space. The default
-	// value is 500,000; above it the space is swept as a whole.
+	// MaxGarbageKeys bounds the rows remembered for the sweeper, of all row spaces together. The default
+	// value is 500,000; above it the row space with the most is swept as a whole.
 	MaxGarbageKeys int
 	// MaxFilterBytes bounds the filters that spare writes of new rows a look at the store, of all
 	// sessions together. The default value is 128 MiB, enough for 100 million rows.

@@ -19,20 +19,21 @@ const pinRetention = 24 * time.Hour
 // garbage remembers what the sweeper has to look at: rows that writers left with a tombstone or with
 // more than one version, and row spaces of which it is not known.
 type garbage struct {
-	maxKeys int
+	maxRows int
 	news    chan struct{}
 
 	mu     sync.Mutex
 	spaces map[uint64]*spaceGarbage
+	rows   int // remembered, of all row spaces
 }
 
 type spaceGarbage struct {
-	all  bool // look at every row
-	rows map[string]store.RowKey
+	all  bool                    // look at every row
+	rows map[string]store.RowKey // nil when all are looked at
 }
 
-func newGarbage(maxKeys int) *garbage {
-	return &garbage{maxKeys: maxKeys, news: make(chan struct{}, 1), spaces: map[uint64]*spaceGarbage{}}
+func newGarbage(maxRows int) *garbage {
+	return &garbage{maxRows: maxRows, news: make(chan struct{}, 1), spaces: map[uint64]*spaceGarbage{}}
 }
 
 func (g *garbage) space(id uint64) *spaceGarbage {
@@ -49,20 +50,45 @@ func (g *garbage) add(rows []store.RowKey) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, row := range rows {
-		s := g.space(row.Space)
+		g.addLocked(row)
+	}
+}
+
+func (g *garbage) addLocked(row store.RowKey) {
+	s := g.space(row.Space)
+	if s.all {
+		return
+	}
+	name := rowName(row)
+	if _, known := s.rows[name]; known {
+		return
+	}
+	if g.rows >= g.maxRows {
+		g.makeRoom()
 		if s.all {
-			continue
-		}
-		if len(s.rows) >= g.maxKeys {
-			s.all, s.rows = true, map[string]store.RowKey{}
-			continue
-		}
-		name := rowName(row)
-		if _, known := s.rows[name]; !known {
-			row.Key = []byte(name[4:])
-			s.rows[name] = row
+			return
 		}
 	}
+	row.Key = []byte(name[4:])
+	s.rows[name] = row
+	g.rows++
+}
+
+// makeRoom forgets the rows of the row space with the most, which is looked at as a whole instead: it is the one where
+// that costs least for each row that is garbage.
+func (g *garbage) makeRoom() {
+	var largest *spaceGarbage
+	for _, s := range g.spaces {
+		if largest == nil || len(s.rows) > len(largest.rows) {
+			largest = s
+		}
+	}
+	g.lookAtAll(largest)
+}
+
+func (g *garbage) lookAtAll(s *spaceGarbage) {
+	g.rows -= len(s.rows)
+	s.all, s.rows = true, nil
 }
 
 func rowName(row store.RowKey) string {
@@ -75,7 +101,7 @@ func rowName(row store.RowKey) string {
 func (g *garbage) sweepAll(space uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.space(space).all = true
+	g.lookAtAll(g.space(space))
 }
 
 // take hands over what is remembered.
@@ -83,7 +109,7 @@ func (g *garbage) take() map[uint64]*spaceGarbage {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	taken := g.spaces
-	g.spaces = map[uint64]*spaceGarbage{}
+	g.spaces, g.rows = map[uint64]*spaceGarbage{}, 0
 	return taken
 }
 

@@ -182,3 +182,39 @@ func TestLargeRowsAreReadInPieces(t *testing.T) {
 		})
 	}
 }
+
+// TestGarbageIsBoundedForAllSpaces remembers more rows than allowed, of a large row space and several small ones: only the
+// large one is to be looked at as a whole.
+func TestGarbageIsBoundedForAllSpaces(t *testing.T) {
+	const most, small = 100, 9
+	g := newGarbage(most)
+	remember := func(space uint64, rows int) {
+		for i := range rows {
+			g.add([]store.RowKey{{Space: space, Key: fmt.Append(nil, i)}})
+		}
+	}
+	remember(1, 60)
+	for space := range uint64(small) {
+		remember(2+space, 10)
+		remember(2+space, 10) // known already
+	}
+	remembered := 0
+	for space, s := range g.spaces {
+		if s.all != (space == 1) {
+			t.Errorf("row space %d is looked at as a whole: %v", space, s.all)
+		}
+		remembered += len(s.rows)
+	}
+	if remembered != 10*small || g.rows != remembered {
+		t.Errorf("%d rows are remembered and %d counted, expected %d", remembered, g.rows, 10*small)
+	}
+	g.sweepAll(2)
+	remember(99, most)
+	if taken := g.take(); !taken[99].all || !taken[2].all || taken[3].all || g.rows != 0 {
+		t.Errorf("taken %v, counted %d", taken, g.rows)
+	}
+	remember(1, most)
+	if s := g.take()[1]; s.all || len(s.rows) != most {
+		t.Errorf("after all was taken, %d of %d rows are remembered", len(s.rows), most)
+	}
+}
