@@ -82,8 +82,8 @@ func clearLargeMap(t *testing.T, s *Session) error {
 	})
 }
 
-// rowsOf reads all rows of a session's only state.
-func rowsOf(t *testing.T, s *Session) map[string]string {
+// visibleRows reads all rows of a session's only state.
+func visibleRows(t *testing.T, s *Session) map[string]string {
 	t.Helper()
 	rows := map[string]string{}
 	scan, err := newGroupScan(s.attached, storeReader{t.Context(), s.l.store}, 0, 0, nil, nil, pageRows)
@@ -105,11 +105,11 @@ func rowsOf(t *testing.T, s *Session) map[string]string {
 // checkCleared demands what the frame leaves, and the whole map for whoever comes from the snapshot.
 func checkCleared(t *testing.T, l *Lineage, s *Session) {
 	t.Helper()
-	if rows := rowsOf(t, s); len(rows) != 2 || rows["map-2"] != "3" || rows["other"] != "2" {
+	if rows := visibleRows(t, s); len(rows) != 2 || rows["map-2"] != "3" || rows["other"] != "2" {
 		t.Errorf("after the clear there are %d rows: %.200v", len(rows), rows)
 	}
 	fork := openForRace(t, l, "from the snapshot", []Base{{"full", Range{0, 0}}})
-	if rows := rowsOf(t, fork); len(rows) != largeMap+1 || rows["map-1"] != "1" || rows["other"] != "1" {
+	if rows := visibleRows(t, fork); len(rows) != largeMap+1 || rows["map-1"] != "1" || rows["other"] != "1" {
 		t.Errorf("the snapshot has %d rows, want %d", len(rows), largeMap+1)
 	}
 }
