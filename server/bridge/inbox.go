@@ -74,6 +74,7 @@ func newInbox(ctx context.Context, service *Service, stream grpc.BidiStreamingSe
 // run receives until the stream or the context ends. The stream's end is what wakes it, so it may outlive
 // the call by a moment.
 func (in *inbox) run() {
+	defer in.leaveRest()
 	for {
 		r := in.next()
 		if err := in.enter(&r); err != nil {
@@ -87,6 +88,19 @@ func (in *inbox) run() {
 			return
 		}
 		if r.err != nil {
+			return
+		}
+	}
+}
+
+// leaveRest waits until nobody will work on frames any more, and gives back what the ones that are left hold.
+func (in *inbox) leaveRest() {
+	<-in.ctx.Done()
+	for {
+		select {
+		case r := <-in.frames:
+			r.done()
+		default:
 			return
 		}
 	}
@@ -147,7 +161,7 @@ func (in *inbox) receive() (*pb.ClientFrame, error) {
 
 // assemble takes the parts of a frame. It first waits until all frames before are done: these may have to wait for
 // the budget themselves, and would not get what this frame holds.
-func (in *inbox) assemble(part *pb.FramePart) received {
+func (in *inbox) assemble(part *pb.FramePart) (r received) {
 	total := int(part.GetTotalBytes())
 	if total == 0 || total > int(in.service.limits.GetMaxFrameBytes()) {
 		return received{err: tooLarge(fmt.Sprintf("part.total_bytes: a frame of %d bytes, allowed are 1 to %d (--max-value-bytes is %d)",
@@ -162,10 +176,14 @@ func (in *inbox) assemble(part *pb.FramePart) received {
 		leave()
 		return received{err: errClientGone}
 	}
+	defer func() {
+		if r.frame == nil { // it failed, or there is a panic
+			giveBack()
+			leave()
+		}
+	}()
 	frame, err := in.collect(part, total)
 	if err != nil {
-		giveBack()
-		leave()
 		return received{err: err}
 	}
 	return received{frame: frame, giveBack: giveBack, leave: leave}

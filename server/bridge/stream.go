@@ -107,6 +107,7 @@ func (s *Service) Session(stream grpc.BidiStreamingServer[pb.ClientFrame, pb.Ser
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(errClientGone)
 	x := &sessionStream{
 		service: s, stream: stream, ctx: ctx, cancel: cancel, codec: codec,
 		out: make(chan answer, sendAhead), unsent: semaphore.NewWeighted(maxUnsent * softFrameBytes),
@@ -130,10 +131,8 @@ func (s *Service) Session(stream grpc.BidiStreamingServer[pb.ClientFrame, pb.Ser
 	close(x.out)
 	select {
 	case err := <-sent:
-		cancel(errClientGone)
 		return err
 	case <-time.After(lastWords):
-		cancel(errClientGone)
 		return status.Error(codes.Aborted, "the client does not take its answers")
 	}
 }
@@ -164,14 +163,19 @@ func (x *sessionStream) run() (err error) {
 		if r.err != nil {
 			return r.err
 		}
-		start := time.Now()
-		kind, closing, err := x.handle(r)
-		r.done()
-		x.service.opt.Metrics.Frames.WithLabelValues(kind).Observe(time.Since(start).Seconds())
-		if err != nil || closing {
+		if closing, err := x.work(r); err != nil || closing {
 			return err
 		}
 	}
+}
+
+// work handles one frame and gives back what it holds, even when there is a panic.
+func (x *sessionStream) work(r received) (closing bool, err error) {
+	defer r.done()
+	start := time.Now()
+	kind, closing, err := x.handle(r)
+	x.service.opt.Metrics.Frames.WithLabelValues(kind).Observe(time.Since(start).Seconds())
+	return closing, err
 }
 
 // receive waits for the next frame; late, if not nil, ends the wait.
