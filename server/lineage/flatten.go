@@ -175,7 +175,7 @@ func (f *flattening) copy(ctx context.Context, rows []visibleRow) error {
 	}
 	var c *copying
 	_, err = f.a.l.store.Update(ctx, func(tx store.Tx) error {
-		s := &Session{attached: f.a, stream: f.a.attachment}
+		s := f.a.newestStream()
 		c = &copying{w: writing{s: s, tx: tx}}
 		return c.run(index, top.number, rows)
 	})
@@ -247,7 +247,7 @@ func (f *flattening) cut(ctx context.Context) error {
 		if _, err := tx.LockMeta(gateKey); err != nil {
 			return fmt.Errorf("lock %s: %w", gateKey, err)
 		}
-		s := &Session{attached: f.a, stream: f.a.attachment}
+		s := f.a.newestStream()
 		if _, err := s.lockProgress(tx); err != nil {
 			return err
 		}

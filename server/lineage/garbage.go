@@ -133,12 +133,13 @@ func (g *garbage) wake() {
 	}
 }
 
-// Run collects garbage and flattens forks until the context ends.
+// Run collects garbage, renews leases and flattens forks until the context ends.
 func (l *Lineage) Run(ctx context.Context) {
-	var flattener sync.WaitGroup
-	defer flattener.Wait()
+	var others sync.WaitGroup
+	defer others.Wait()
+	others.Go(func() { l.runRenewals(ctx) })
 	if l.opt.FlattenRate > 0 {
-		flattener.Go(func() { l.runFlattener(ctx) })
+		others.Go(func() { l.runFlattener(ctx) })
 	}
 	l.runSweeper(ctx)
 }

@@ -7,7 +7,6 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/flinkndb/flinkndb/server/store"
 )
@@ -21,17 +20,18 @@ type attached struct {
 
 	// mu is held through each call that uses the fields below: shared by writes and reads, which must not wait
 	// for writes, exclusively by what changes them otherwise.
-	mu         sync.RWMutex
-	writes     sync.Mutex // held through each write: writes of a session come one by one
-	attachment uint64     // number of the newest stream here
-	parts      []part
-	empty      []bool // of each part, whether the session started it with no rows
-	states     []*sessionState
-	views      viewCache
-	commits    *commitQueue
-	newRows    *newRows      // nil where rows may exist that were not written here
-	renewed    time.Duration // Options.Elapsed when this server renewed the lease last
-	streams    int
+	mu      sync.RWMutex
+	writes  sync.Mutex // held through each write: writes of a session come one by one
+	parts   []part
+	empty   []bool // of each part, whether the session started it with no rows
+	states  []*sessionState
+	views   viewCache
+	commits *commitQueue
+	newRows *newRows // nil where rows may exist that were not written here
+
+	attachment atomic.Uint64 // number of the newest stream here; changes under mu
+	renewal    renewal
+	streams    int // under Lineage.mu
 }
 
 // maxSchemaBytes bounds what Flink says of the states of one operator.
@@ -108,11 +108,12 @@ func (l *Lineage) hold(record *sessionRecord) *attached {
 	defer l.mu.Unlock()
 	a := l.live[record.ID]
 	if a == nil {
-		a = &attached{l: l, record: record, renewed: l.opt.Elapsed(), commits: newCommitQueue()}
+		a = &attached{l: l, record: record, commits: newCommitQueue()}
 		a.setParts(record.Parts)
 		l.live[record.ID] = a
 	}
 	a.streams++
+	a.renewal.done(l.opt.Elapsed()) // attaching has renewed the lease
 	return a
 }
 
@@ -120,10 +121,10 @@ func (l *Lineage) hold(record *sessionRecord) *attached {
 func (a *attached) follow(record *sessionRecord, progress lane) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if progress.Attachment < a.attachment {
+	if progress.Attachment < a.attachment.Load() {
 		return // a newer stream was faster
 	}
-	a.attachment = progress.Attachment
+	a.attachment.Store(progress.Attachment)
 	a.unsure.Store(false)
 	a.setParts(record.Parts)
 	a.followNewRows(progress)
@@ -153,6 +154,11 @@ func (a *attached) followNewRows(progress lane) {
 	default:
 		a.forgetNewRows()
 	}
+}
+
+// newestStream acts for the newest stream here; calls fail once there is a newer one at another server.
+func (a *attached) newestStream() *Session {
+	return &Session{attached: a, stream: a.attachment.Load()}
 }
 
 func (a *attached) forgetNewRows() {
@@ -506,37 +512,6 @@ func (l *Lineage) confirm(ctx context.Context, id string) error {
 	if record != nil {
 		l.catalog.change(func() { l.catalog.snapshots[id] = record })
 	}
-	return nil
-}
-
-// Renew keeps the session alive for another lease. It writes at most every third of it.
-func (s *Session) Renew(ctx context.Context) error {
-	now := s.l.opt.Elapsed()
-	s.mu.Lock()
-	due := now-s.renewed >= s.record.Lease/3
-	s.mu.Unlock()
-	if !due {
-		return nil
-	}
-	var record *sessionRecord
-	_, err := s.l.store.Update(ctx, func(tx store.Tx) error {
-		if _, err := s.lockProgress(tx); err != nil {
-			return err
-		}
-		var err error
-		if record, err = readSession(tx, s.record.ID); err != nil {
-			return err
-		}
-		record.Renewed = s.l.opt.Now()
-		return writeRecord(tx, sessionKey(record.ID), record)
-	})
-	if err != nil {
-		return fmt.Errorf("renew the lease: %w", err)
-	}
-	s.mu.Lock()
-	s.renewed = now
-	s.mu.Unlock()
-	s.l.catalog.change(func() { s.l.catalog.sessions[record.ID] = record })
 	return nil
 }
 

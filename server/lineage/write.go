@@ -84,6 +84,9 @@ func (f frameWrite) update(ctx context.Context, apply func(*writing) error) erro
 		durable-- // what comes before the frame is all that this commit speaks for
 	}
 	f.s.commits.add(durable, commit)
+	if w.renewed != nil {
+		f.s.noteRenewed(w.renewed)
+	}
 	f.s.l.garbage.add(w.surplus)
 	return nil
 }
@@ -102,6 +105,7 @@ type writing struct {
 	mayClearAll bool // whatever is left below the prefixes: what this frame put there, after clearAhead
 	cleared     clearedRows
 	loadedBytes int
+	renewed     *sessionRecord // nil if the lease was not due
 
 	deltaRows  uint64
 	deltaBytes uint64
@@ -147,6 +151,12 @@ func (w *writing) run(seq uint64, apply func(*writing) error) error {
 	}
 	progress.DeltaRows += w.deltaRows
 	progress.DeltaBytes += w.deltaBytes
+	// A long write keeps the lane from those who would renew the lease, so it does that itself.
+	if w.s.renewalDue() {
+		if w.renewed, err = w.s.writeRenewal(w.tx); err != nil {
+			return err
+		}
+	}
 	return writeLane(w.tx, w.s.record.ID, progress)
 }
 
