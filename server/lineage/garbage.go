@@ -186,6 +186,7 @@ func (l *Lineage) collect(ctx context.Context, everything bool) (GarbageReport, 
 	l.catalog.mu.RLock()
 	l.leases.keep(l.catalog.sessions)
 	l.catalog.mu.RUnlock()
+	l.dropEnded()
 	if err := l.expireSessions(ctx, &report); err != nil {
 		return report, err
 	}

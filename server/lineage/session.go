@@ -519,8 +519,9 @@ func (l *Lineage) confirm(ctx context.Context, id string) error {
 func (s *Session) Detach() {
 	s.l.leases.left(s.record.ID)
 	s.l.mu.Lock()
-	defer s.l.mu.Unlock()
 	s.streams--
+	s.l.mu.Unlock()
+	s.l.dropEnded()
 }
 
 // Close ends the session. What its snapshots see stays.
@@ -576,6 +577,33 @@ func (l *Lineage) forgetIfEnded(ctx context.Context, s *Session) error {
 	s.forgetNewRows()
 	l.forget(s.record.ID)
 	return nil
+}
+
+// dropEnded drops the sessions from memory that have ended, fenced or at another server, once they have no stream here.
+func (l *Lineage) dropEnded() {
+	for _, a := range l.takeEnded() {
+		a.commits.stop()
+		a.mu.Lock()
+		a.forgetNewRows()
+		a.mu.Unlock()
+	}
+}
+
+// takeEnded takes these out of the live ones. A session that attaches at this moment stays: it has a stream before the
+// catalog need show it, and the catalog shows it before the stream can end.
+func (l *Lineage) takeEnded() []*attached {
+	l.catalog.mu.RLock()
+	defer l.catalog.mu.RUnlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ended []*attached
+	for id, a := range l.live {
+		if a.streams == 0 && (a.fenced.Load() || l.catalog.sessions[id] == nil) {
+			ended = append(ended, a)
+			delete(l.live, id)
+		}
+	}
+	return ended
 }
 
 // forget drops a session that has ended from memory, and returns what there was of it. The caller has made sure that
