@@ -129,21 +129,26 @@ final class NdbKeyedStateBackendBuilder<K> extends FlinkKeyedStateBackendBuilder
                         ttlTimeProvider,
                         new FlinkSerializers(ttlTimeProvider),
                         metrics);
-        metaInfos.forEach(core::restored);
-        if (first != null) {
-            CanonicalRestore reader = new CanonicalRestore(core);
-            reader.read(first);
-            while (canonical.hasNext()) {
-                reader.read(canonical.next());
+        try {
+            metaInfos.forEach(core::restored);
+            if (first != null) {
+                CanonicalRestore reader = new CanonicalRestore(core);
+                reader.read(first);
+                while (canonical.hasNext()) {
+                    reader.read(canonical.next());
+                }
             }
+            metrics.watch(core);
+            return new NdbKeyedStateBackend<>(
+                    kvStateRegistry,
+                    core,
+                    tracking,
+                    new CloseableRegistry(),
+                    keyGroupCompressionDecorator,
+                    keyContext);
+        } catch (Throwable e) { // a share of the TaskManager's cache would be taken for ever
+            core.close();
+            throw e;
         }
-        metrics.watch(core);
-        return new NdbKeyedStateBackend<>(
-                kvStateRegistry,
-                core,
-                tracking,
-                new CloseableRegistry(),
-                keyGroupCompressionDecorator,
-                keyContext);
     }
 }

@@ -41,7 +41,7 @@ public final class WriteBehind implements Closeable {
     /** What of them was not to be sent ahead when that was last looked at. */
     private long leftBytes;
 
-    /** The newest sealed stage on its way; complete when nothing is. */
+    /** The newest sealed stage on its way; complete when nothing is, failed once changes are lost. */
     private CompletableFuture<Void> sealed = CompletableFuture.completedFuture(null);
 
     /** All changes of stages up to this one have been handed to the session. */
@@ -133,14 +133,23 @@ public final class WriteBehind implements Closeable {
         }
     }
 
-    /** Sends all changes; afterwards the server knows everything. */
+    /**
+     * Sends all changes; afterwards the server knows everything. When that fails, some changes may be
+     * neither sent nor dirty any more, so every later call fails too, also if the job goes on after
+     * the exception: the next checkpoint must not succeed without them.
+     */
     public void flush() throws IOException, InterruptedException {
         awaitSealed();
-        BatchSink sink = new BatchSink(session, epoch, batchRows, batchBytes);
-        for (DirtySource source : sources) {
-            source.flush(sink);
+        try {
+            BatchSink sink = new BatchSink(session, epoch, batchRows, batchBytes);
+            for (DirtySource source : sources) {
+                source.flush(sink);
+            }
+            sink.finish();
+        } catch (Throwable e) {
+            sealed = CompletableFuture.failedFuture(e);
+            throw e;
         }
-        sink.finish();
         dirtyBytes = 0;
         leftBytes = 0;
     }

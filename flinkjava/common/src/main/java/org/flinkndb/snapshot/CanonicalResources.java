@@ -50,17 +50,22 @@ public final class CanonicalResources<K> implements FullSnapshotResources<K> {
             Thread.currentThread().interrupt();
             throw new IOException("Interrupted while a savepoint was taken.", e);
         }
+        CanonicalRows rows = openRows();
+        try {
+            return new CanonicalIterator(rows, keyValueStates);
+        } catch (Throwable e) { // it reads the first row; Flink has nothing to close yet
+            rows.close();
+            throw e;
+        }
+    }
+
+    private CanonicalRows openRows() throws IOException {
         KeyGroupRange range = core.keyGroupRange();
-        return new CanonicalIterator(
-                new CanonicalRows(
-                        pending.client()
-                                .read(
-                                        pending.id(),
-                                        range.getStartKeyGroup(),
-                                        range.getEndKeyGroup()),
-                        states,
-                        core.numberOfKeyGroups()),
-                keyValueStates);
+        return new CanonicalRows(
+                pending.client()
+                        .read(pending.id(), range.getStartKeyGroup(), range.getEndKeyGroup()),
+                states,
+                core.numberOfKeyGroups());
     }
 
     @Override

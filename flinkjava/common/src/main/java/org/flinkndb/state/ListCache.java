@@ -49,6 +49,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
 
     void append(K key, N namespace, int group, List<E> elements)
             throws IOException, InterruptedException {
+        long serialized = measure(elements); // fails before anything is changed
         ListEntry<K, N, E> entry = entry(key, namespace, group);
         touch(entry);
         if (entry.list != null) {
@@ -56,10 +57,6 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         }
         if (!entry.replaced) {
             entry.pending.addAll(elements);
-        }
-        long serialized = 0;
-        for (E element : elements) {
-            serialized += measure(element);
         }
         boolean wasDirty = isDirty(entry);
         markDirty(entry, serialized + 32);
@@ -72,17 +69,22 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
     /** Replaces the list; an empty one removes it. */
     void replace(K key, N namespace, int group, List<E> elements)
             throws IOException, InterruptedException {
+        long serialized = measure(elements); // fails before anything is changed
         ListEntry<K, N, E> entry = entry(key, namespace, group);
         touch(entry);
         entry.list = new ArrayList<>(elements);
         entry.pending.clear();
         entry.replaced = true;
+        markDirty(entry, serialized + 32);
+        charge(entry, sizes.heap(serialized));
+    }
+
+    private long measure(List<E> elements) throws IOException {
         long serialized = 0;
         for (E element : elements) {
             serialized += measure(element);
         }
-        markDirty(entry, serialized + 32);
-        charge(entry, sizes.heap(serialized));
+        return serialized;
     }
 
     private long measure(E element) throws IOException {

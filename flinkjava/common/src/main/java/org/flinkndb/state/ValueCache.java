@@ -41,6 +41,7 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
 
     /** Sets the value, or removes it (null). Never reads. */
     void put(K key, N namespace, int group, V value) throws IOException, InterruptedException {
+        long serialized = measure(value); // fails before anything is changed
         int hash = hash(key, namespace);
         ValueEntry<K, N, V> entry = find(key, namespace, hash);
         if (entry == null) {
@@ -51,7 +52,6 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
             touch(entry);
         }
         entry.value = value;
-        long serialized = measure(value);
         markDirty(entry, serialized + 32);
         charge(entry, sizes.heap(serialized));
     }
