@@ -182,3 +182,52 @@ func TestSnapshotNeedsTheWritesBeforeIt(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// losingStore loses what is committed while it is told to, and says so only when durability is asked for.
+type losingStore struct {
+	store.Store
+	loses bool
+}
+
+type lostCommit struct{ store.Commit }
+
+var errLost = errors.New("the commit is lost")
+
+func (lostCommit) Wait(context.Context) error { return errLost }
+
+func (s *losingStore) Update(ctx context.Context, fn func(store.Tx) error) (store.Commit, error) {
+	commit, err := s.Store.Update(ctx, fn)
+	if s.loses && err == nil {
+		return lostCommit{commit}, nil
+	}
+	return commit, err
+}
+
+// TestLostCutMakesTheSessionUnsure has the store lose the transaction that makes a fork independent of its parent: the
+// fork must take no snapshot as if it were.
+func TestLostCutMakesTheSessionUnsure(t *testing.T) {
+	st := &losingStore{Store: memory.New()}
+	l := openLineage(t, st, Options{})
+	parent := openForRace(t, l, "parent", nil)
+	putKeys(t, parent, 1, 1, 0, 100)
+	takeSnapshot(t, parent, "base", 1)
+	opened, err := l.Open(t.Context(), OpenRequest{Token: "fork", JobID: "fork", GroupCount: 1, Bases: []Base{{"base", Range{0, 0}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fork := reattach(t, l, opened.SessionID, "fork")
+	st.loses = true
+	f := newFlattening(fork.attached)
+	for err = nil; err == nil && !f.done; {
+		_, err = f.step(t.Context())
+	}
+	st.loses = false
+	if !errors.Is(err, errLost) {
+		t.Fatalf("flattening ended with %v", err)
+	}
+	request := SnapshotRequest{ID: "after", Epoch: 1, Kind: SnapshotCheckpoint}
+	if _, _, err := fork.Snapshot(t.Context(), request); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("a snapshot after the lost cut: %v", err)
+	}
+	takeSnapshotOf(t, reattach(t, l, opened.SessionID, "fork"), request)
+}

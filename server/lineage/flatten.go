@@ -267,6 +267,7 @@ func (f *flattening) cut(ctx context.Context) error {
 	f.a.setParts(record.Parts)
 	f.first, f.cutAt = f.group, l.steadyNow()
 	if err := commit.Wait(ctx); err != nil {
+		f.a.unsure.Store(true) // the store may have lost the cut, and the copies before it
 		return fmt.Errorf("cut the layers of groups %d to %d: %w", groups.First, groups.Last, err)
 	}
 	l.catalog.change(func() {
