@@ -175,10 +175,11 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
      */
     final ValueBytes filtered(EntryBatch row, int i) throws IOException {
         if (readFilter == null) {
-            return new ValueBytes(row.valueData(), row.valueOffset(i), row.valueLength(i));
+            return new ValueBytes(row.valueData(), row.valueOffset(i), row.valueLength(i), true);
         }
-        byte[] kept = readFilter.apply(row.value(i));
-        return kept == null ? null : new ValueBytes(kept, 0, kept.length);
+        byte[] value = row.value(i);
+        byte[] kept = readFilter.apply(value);
+        return kept == null ? null : new ValueBytes(kept, 0, kept.length, kept == value);
     }
 
     /** A part of an array. */
@@ -187,10 +188,14 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         final int offset;
         final int length;
 
-        private ValueBytes(byte[] data, int offset, int length) {
+        /** Whether it is the row's value as the store has it. */
+        final boolean asStored;
+
+        private ValueBytes(byte[] data, int offset, int length, boolean asStored) {
             this.data = data;
             this.offset = offset;
             this.length = length;
+            this.asStored = asStored;
         }
     }
 

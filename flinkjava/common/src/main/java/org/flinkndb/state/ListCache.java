@@ -122,18 +122,39 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         if (row == null) {
             answeredAbsent();
         }
-        List<E> list = row == null ? new ArrayList<>() : elements(row, 0);
+        AbstractNdbState.ValueBytes bytes = row == null ? null : state.filtered(row, 0);
+        List<E> list = elements(bytes);
         list.addAll(entry.pending);
         entry.list = list;
         if (entry.pending.isEmpty()) {
             entry.absentInStore = row == null;
         }
         grow(entry, row == null ? 0 : sizes.content(row.valueLength(0)));
+        if (row != null && lostElements(bytes)) {
+            replaceExpired(entry, bytes);
+        }
     }
 
-    private List<E> elements(EntryBatch rows, int i) throws IOException {
+    private static boolean lostElements(AbstractNdbState.ValueBytes bytes) {
+        return bytes == null || !bytes.asStored;
+    }
+
+    /** Flink will not remove elements that the filter keeps it from seeing. */
+    private void replaceExpired(ListEntry<K, N, E> entry, AbstractNdbState.ValueBytes kept)
+            throws IOException, InterruptedException {
+        touch(entry);
+        entry.pending.clear(); // the list has them
+        entry.replaced = true;
+        long serialized = kept == null ? 0 : kept.length;
+        boolean wasDirty = isDirty(entry);
+        markDirty(entry, serialized + REMOVAL_BYTES);
+        if (wasDirty) {
+            noteMoreDirty(serialized);
+        }
+    }
+
+    private List<E> elements(AbstractNdbState.ValueBytes bytes) throws IOException {
         List<E> list = new ArrayList<>();
-        AbstractNdbState.ValueBytes bytes = state.filtered(rows, i);
         if (bytes != null) {
             DataInputDeserializer in =
                     state.codec(true).input(bytes.data, bytes.offset, bytes.length);
@@ -150,8 +171,12 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         if (peek(key, namespace) == null) {
             ListEntry<K, N, E> entry =
                     new ListEntry<>(key, namespace, hash(key, namespace), page.group(i));
-            entry.list = elements(page, i);
+            AbstractNdbState.ValueBytes bytes = state.filtered(page, i);
+            entry.list = elements(bytes);
             insert(entry, sizes.heap(page.valueLength(i)));
+            if (lostElements(bytes)) {
+                replaceExpired(entry, bytes);
+            }
         }
     }
 

@@ -101,6 +101,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
             slot = new MapEntry.Slot<>(keepUserKey(userKey));
             long serialized = read(entry, slot);
             addSlot(entry, at, slot, serialized);
+            removeIfExpired(entry, slot);
         }
         if (!immutable) {
             touch(entry);
@@ -280,7 +281,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
 
     /** Remembers a scanned row unless something newer is known. */
     private void addStored(MapEntry<K, N, UK, UV> entry, EntryBatch page, int i)
-            throws IOException {
+            throws IOException, InterruptedException {
         UK userKey = userKey(page, i);
         Object at = mapKeys.of(userKey);
         if (!entry.slots.containsKey(at)) {
@@ -293,6 +294,18 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
             }
             sizes.learnRead(page.valueLength(i), slot.value);
             addSlot(entry, at, slot, page.valueLength(i));
+            removeIfExpired(entry, slot);
+        }
+    }
+
+    /** Removes a row that was just read, if the filter keeps Flink from seeing, and removing, it. */
+    private void removeIfExpired(MapEntry<K, N, UK, UV> entry, MapEntry.Slot<UK, UV> slot)
+            throws IOException, InterruptedException {
+        if (!slot.present && !slot.absentInStore) {
+            touch(entry);
+            slot.changed = true;
+            entry.addChanged(slot);
+            noteChange(entry, REMOVAL_BYTES);
         }
     }
 
@@ -400,11 +413,13 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         }
     }
 
-    /** In a complete map, keys without a value need no slot. Not for the flusher: the task may look. */
+    /** In a complete map, keys without a row need no slot. Not for the flusher: the task may look. */
     private void dropAbsent(MapEntry<K, N, UK, UV> entry) {
         if (entry.complete) {
             synchronized (entry) {
-                entry.slots.values().removeIf(slot -> !slot.present && !slot.changed);
+                entry.slots
+                        .values()
+                        .removeIf(slot -> !slot.present && !slot.changed && slot.absentInStore);
             }
         }
     }

@@ -20,7 +20,10 @@ import java.util.Optional;
  * is not rewritten. Not thread-safe.
  */
 public abstract class RowTransformer {
-    /** The value to be written, or null when the row is to be left out. */
+    /**
+     * The value to be written: the same array when it stays as it is, null when the row is to be left
+     * out.
+     */
     public abstract byte[] apply(byte[] value) throws IOException;
 
     /** The transformer of a state; null when its rows stay as they are. */
@@ -101,11 +104,16 @@ public abstract class RowTransformer {
         @Override
         public byte[] apply(byte[] value) throws IOException {
             List<E> kept = new ArrayList<>();
+            boolean same = true;
             for (E element : lists.deserializeList(value, serializer)) {
                 E transformed = transformer.filterOrTransform(element);
+                same &= transformed == element;
                 if (transformed != null) {
                     kept.add(transformed);
                 }
+            }
+            if (same) {
+                return value;
             }
             return kept.isEmpty() ? null : lists.serializeList(kept, serializer);
         }

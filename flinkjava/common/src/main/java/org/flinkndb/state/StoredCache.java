@@ -31,6 +31,9 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
     /** So many absent rows are asked for before the keys are read: fewer are not worth it. */
     private static final int ABSENT_ANSWERS = 256;
 
+    /** About what sending the removal of a row takes. */
+    static final int REMOVAL_BYTES = 32;
+
     private final AbstractNdbState<K, N, ?> state;
     private RowScan load;
     private long removalsBefore;

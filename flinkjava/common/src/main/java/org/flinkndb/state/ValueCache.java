@@ -77,6 +77,7 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
             return entry;
         }
         entry = new ValueEntry<>(keep(key), keepNamespace(namespace), hash, group);
+        boolean expired = false;
         long serialized = 0;
         entry.absentInStore = knownAbsent(hash);
         if (!entry.absentInStore) {
@@ -88,9 +89,13 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
                 serialized = row.valueLength(0);
                 entry.value = deserialize(state.filtered(row, 0));
                 sizes.learnRead(serialized, entry.value);
+                expired = entry.value == null;
             }
         }
         insert(entry, sizes.heap(serialized));
+        if (expired) {
+            removeExpired(entry);
+        }
         return entry;
     }
 
@@ -103,7 +108,15 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
             entry.value = deserialize(state.filtered(page, i));
             sizes.learnRead(page.valueLength(i), entry.value);
             insert(entry, sizes.heap(page.valueLength(i)));
+            if (entry.value == null) {
+                removeExpired(entry);
+            }
         }
+    }
+
+    /** Flink will not remove what the filter keeps it from seeing. */
+    private void removeExpired(ValueEntry<K, N, V> entry) throws IOException, InterruptedException {
+        markDirty(entry, REMOVAL_BYTES);
     }
 
     private V deserialize(AbstractNdbState.ValueBytes bytes) throws IOException {

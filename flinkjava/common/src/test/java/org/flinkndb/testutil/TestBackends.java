@@ -61,6 +61,19 @@ public final class TestBackends {
             KeyGroupRange range,
             Collection<KeyedStateHandle> handles)
             throws Exception {
+        return open(factory, job, keys, keyGroups, range, handles, TtlTimeProvider.DEFAULT);
+    }
+
+    /** The same, with a clock for state with time to live. */
+    public static <K> AbstractKeyedStateBackend<K> open(
+            StateBackend factory,
+            JobID job,
+            TypeSerializer<K> keys,
+            int keyGroups,
+            KeyGroupRange range,
+            Collection<KeyedStateHandle> handles,
+            TtlTimeProvider clock)
+            throws Exception {
         MockEnvironment env =
                 MockEnvironment.builder().setManagedMemorySize(MANAGED_MEMORY).build();
         return (AbstractKeyedStateBackend<K>)
@@ -73,7 +86,7 @@ public final class TestBackends {
                                 keyGroups,
                                 range,
                                 new KvStateRegistry().createTaskRegistry(job, env.getJobVertexId()),
-                                TtlTimeProvider.DEFAULT,
+                                clock,
                                 new UnregisteredMetricsGroup(),
                                 (name, value) -> {},
                                 handles,
