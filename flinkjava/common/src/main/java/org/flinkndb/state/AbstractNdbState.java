@@ -13,6 +13,7 @@ import org.flinkndb.client.StateAccess;
 import org.flinkndb.client.StateKind;
 
 import java.io.IOException;
+import java.util.List;
 
 /** What all kinds of state have in common: registration, key bytes, scans, migration. */
 abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
@@ -23,6 +24,7 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
     private RowCodec<K, N> taskCodec;
     private volatile RowCodec<K, N> flusherCodec;
     private final CleanupScan<K, N> cleanupScan;
+    private final CleanupPace cleanupPace = new CleanupPace();
     private RowTransformer readFilter;
     private StoredForm<K> keyForm;
     private StoredForm<N> namespaceForm;
@@ -256,6 +258,11 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         CleanupVisitor.Access<K, N, V> access =
                 new CleanupVisitor.Access<>() {
                     @Override
+                    public V cached(K key, N namespace) {
+                        return cachedAt(key, namespace);
+                    }
+
+                    @Override
                     public V load(K key, N namespace, int group) {
                         return StateAccess.get(() -> loadAt(key, namespace, group));
                     }
@@ -271,8 +278,14 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
                                 key, context.numberOfKeyGroups());
                     }
                 };
+        if (!cleanupPace.mayBegin(cache().cachedEntries())) {
+            return new CleanupVisitor<>(access, List.of(), cleanupScan, recommended);
+        }
         return new CleanupVisitor<>(access, cache().addresses(), cleanupScan.begin(), recommended);
     }
+
+    /** The value of any key if it is cached as a whole, or null. Never reads. */
+    abstract V cachedAt(K key, N namespace);
 
     /** The value of any key, or null. */
     abstract V loadAt(K key, N namespace, int group) throws IOException, InterruptedException;

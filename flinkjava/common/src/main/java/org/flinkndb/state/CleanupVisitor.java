@@ -20,6 +20,9 @@ final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> 
 
     /** How the visitor reaches the state. */
     interface Access<K, N, V> {
+        /** The value that the cache has now, or null; it is neither read nor counted as used. */
+        V cached(K key, N namespace);
+
         V load(K key, N namespace, int group);
 
         void store(K key, N namespace, int group, V value);
@@ -54,15 +57,19 @@ final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> 
         return cached.hasNext() || stored.hasNext();
     }
 
+    /**
+     * What is found at the next few addresses. When nothing is, Flink goes on at the next access: this
+     * one must not take longer because many entries have gone meanwhile.
+     */
     @Override
     public Collection<StateEntry<K, N, V>> nextEntries() {
         List<StateEntry<K, N, V>> entries = new ArrayList<>(chunk);
-        while (entries.size() < chunk && hasNext()) {
+        for (int looks = 0; looks < chunk && hasNext(); looks++) {
             V value;
             Address<K, N> at;
             if (cached.hasNext()) {
                 at = cached.next();
-                value = load(at);
+                value = access.cached(at.key, at.namespace);
             } else {
                 long start = System.nanoTime();
                 at = stored.next();

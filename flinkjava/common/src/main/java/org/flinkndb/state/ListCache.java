@@ -9,6 +9,7 @@ import org.flinkndb.client.EntryBatch;
 
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 
 /** The cache of a list state. Adding never reads: the store appends. */
@@ -182,6 +183,17 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
 
     private void grow(ListEntry<K, N, E> entry, long by) {
         charge(entry, chargeOf(entry) + by);
+    }
+
+    /** The cached list if it is known and not empty, for a look that is no use of it. Task thread. */
+    List<E> cachedAt(K key, N namespace) {
+        ListEntry<K, N, E> entry = peek(key, namespace);
+        return entry == null || !hasValue(entry) ? null : Collections.unmodifiableList(entry.list);
+    }
+
+    @Override
+    boolean hasValue(ListEntry<K, N, E> entry) {
+        return entry.list != null && !entry.list.isEmpty();
     }
 
     @Override

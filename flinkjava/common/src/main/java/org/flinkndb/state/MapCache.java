@@ -12,6 +12,7 @@ import org.flinkndb.client.StateAccess;
 import java.io.IOException;
 import java.util.AbstractMap;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
@@ -368,6 +369,28 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         codec.readKey(in);
         codec.readNamespace(in);
         return keySerializer.deserialize(in);
+    }
+
+    /** The cached map if all of it is, and not empty, for a look that is no use of it. Task thread. */
+    Map<UK, UV> cachedAt(K key, N namespace) {
+        MapEntry<K, N, UK, UV> entry = peek(key, namespace);
+        return entry == null || !hasValue(entry) ? null : present(entry);
+    }
+
+    private Map<UK, UV> present(MapEntry<K, N, UK, UV> entry) {
+        Map<UK, UV> map = new HashMap<>();
+        for (MapEntry.Slot<UK, UV> slot : entry.slots.values()) {
+            if (slot.present) {
+                map.put(slot.key, slot.value);
+            }
+        }
+        return map.isEmpty() ? null : map;
+    }
+
+    /** Clean-up replaces maps as a whole, so parts are left to that of the store. */
+    @Override
+    boolean hasValue(MapEntry<K, N, UK, UV> entry) {
+        return entry.complete && !entry.slots.isEmpty();
     }
 
     @Override

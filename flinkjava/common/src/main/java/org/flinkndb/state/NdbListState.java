@@ -149,6 +149,11 @@ final class NdbListState<K, N, E> extends AbstractNdbState<K, N, List<E>>
     }
 
     @Override
+    List<E> cachedAt(K key, N namespace) {
+        return cache.cachedAt(key, namespace);
+    }
+
+    @Override
     List<E> loadAt(K key, N namespace, int group) throws IOException, InterruptedException {
         return cache.get(key, namespace, group);
     }

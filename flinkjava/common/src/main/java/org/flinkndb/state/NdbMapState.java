@@ -203,6 +203,11 @@ final class NdbMapState<K, N, UK, UV> extends AbstractNdbState<K, N, Map<UK, UV>
     }
 
     @Override
+    Map<UK, UV> cachedAt(K key, N namespace) {
+        return cache.cachedAt(key, namespace);
+    }
+
+    @Override
     Map<UK, UV> loadAt(K key, N namespace, int group) throws IOException, InterruptedException {
         MapEntry<K, N, UK, UV> entry = cache.entry(key, namespace, group);
         if (!cache.complete(entry)) {

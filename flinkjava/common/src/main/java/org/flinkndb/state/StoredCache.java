@@ -62,11 +62,20 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
         clearCache();
     }
 
+    /** Where something is cached that may expire. */
     final List<CleanupVisitor.Address<K, N>> addresses() {
-        List<CleanupVisitor.Address<K, N>> addresses = new ArrayList<>(cachedEntries());
-        forEach(e -> addresses.add(new CleanupVisitor.Address<>(e.key(), e.namespace())));
+        List<CleanupVisitor.Address<K, N>> addresses = new ArrayList<>();
+        forEach(
+                e -> {
+                    if (hasValue(e)) {
+                        addresses.add(new CleanupVisitor.Address<>(e.key(), e.namespace()));
+                    }
+                });
         return addresses;
     }
+
+    /** Whether an entry holds a value, and all of it. Task thread. */
+    abstract boolean hasValue(E entry);
 
     // ----------------------------------------------------------------------------- eager recovery
 

@@ -74,6 +74,11 @@ abstract class ValueBasedState<K, N, V> extends AbstractNdbState<K, N, V> {
     }
 
     @Override
+    final V cachedAt(K key, N namespace) {
+        return cache.cachedAt(key, namespace);
+    }
+
+    @Override
     final V loadAt(K key, N namespace, int group) throws IOException, InterruptedException {
         return cache.get(key, namespace, group);
     }

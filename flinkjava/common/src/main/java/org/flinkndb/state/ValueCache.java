@@ -126,6 +126,17 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
                         state.codec(true).input(bytes.data, bytes.offset, bytes.length));
     }
 
+    /** The cached value, or null, for a look that is no use of it. Task thread. */
+    V cachedAt(K key, N namespace) {
+        ValueEntry<K, N, V> entry = peek(key, namespace);
+        return entry == null ? null : entry.value;
+    }
+
+    @Override
+    boolean hasValue(ValueEntry<K, N, V> entry) {
+        return entry.value != null;
+    }
+
     @Override
     protected boolean mayBeStored(ValueEntry<K, N, V> entry) {
         return !entry.absentInStore;

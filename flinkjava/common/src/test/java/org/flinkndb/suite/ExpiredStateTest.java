@@ -27,6 +27,8 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.extension.RegisterExtension;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
 import java.time.Duration;
 import java.util.Collection;
@@ -40,6 +42,10 @@ class ExpiredStateTest {
     @RegisterExtension static final ServerExtension SERVER = new ServerExtension();
 
     private static final int KEYS = 300;
+
+    /** Clean-up of the store is given little time, which passes also while the server is slow. */
+    private static final int FEW_KEYS = 30;
+
     private static final int KEY_GROUPS = 16;
     private static final long LIFE = 1000;
     private static final long START = 1_000_000;
@@ -48,6 +54,7 @@ class ExpiredStateTest {
     private final JobID job = new JobID();
     private long now = START;
     private NdbOptions.Recovery recovery = NdbOptions.Recovery.LAZY;
+    private StateTtlConfig ttl = filteredOnly();
     private long checkpoint;
     private AbstractKeyedStateBackend<Long> backend;
 
@@ -170,6 +177,34 @@ class ExpiredStateTest {
         assertOnlyLiveEntriesAreLeft();
     }
 
+    @ParameterizedTest
+    @EnumSource(
+            value = NdbOptions.Recovery.class,
+            names = {"LAZY", "EAGER"})
+    void cleanUpInTheBackgroundRemovesRowsThatNobodyReads(NdbOptions.Recovery recovery)
+            throws Exception {
+        this.recovery = recovery;
+        ttl = StateTtlConfig.newBuilder(Duration.ofMillis(LIFE)).cleanupFullSnapshot().build();
+        ValueState<Long> values = values();
+        for (long key = 0; key < FEW_KEYS; key++) {
+            backend.setCurrentKey(key);
+            values.update(key);
+        }
+        restore();
+        values = values();
+        now += 10 * LIFE;
+        backend.setCurrentKey((long) FEW_KEYS);
+        long end = System.nanoTime() + TIMEOUT.toNanos();
+        long rows = FEW_KEYS;
+        while (rows > 1 && System.nanoTime() < end) {
+            for (int i = 0; i < 10_000; i++) {
+                values.update(1L);
+            }
+            rows = rows();
+        }
+        assertThat(rows).as("rows").isEqualTo(1);
+    }
+
     /** Entries of odd keys are expired. */
     private MapState<Integer, Long> restoredMapWithOneOldHalf() throws Exception {
         MapState<Integer, Long> map = map();
@@ -222,7 +257,7 @@ class ExpiredStateTest {
     }
 
     private <S extends State> S create(StateDescriptor<S, ?> descriptor) throws Exception {
-        descriptor.enableTimeToLive(filteredOnly());
+        descriptor.enableTimeToLive(ttl);
         return backend.getPartitionedState(
                 VoidNamespace.INSTANCE, VoidNamespaceSerializer.INSTANCE, descriptor);
     }

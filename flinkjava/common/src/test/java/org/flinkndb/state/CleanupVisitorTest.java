@@ -1,0 +1,84 @@
+package org.flinkndb.state;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import org.junit.jupiter.api.Test;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/** Clean-up does a bounded amount of work at each access. */
+class CleanupVisitorTest {
+    private static final int CHUNK = 5;
+    private static final int ADDRESSES = 1000;
+
+    private final Map<Integer, String> cached = new HashMap<>();
+    private final List<Integer> looked = new ArrayList<>();
+
+    @Test
+    void looksAtFewAddressesAlsoWhenNothingIsThere() {
+        CleanupVisitor<Integer, String, String> visitor = visitor();
+        for (int seen = CHUNK; seen <= ADDRESSES; seen += CHUNK) {
+            assertThat(visitor.hasNext()).as("more after %d addresses", seen - CHUNK).isTrue();
+            assertThat(visitor.nextEntries()).as("entries").isEmpty();
+            assertThat(looked).as("looks").hasSize(seen);
+        }
+        assertThat(visitor.hasNext()).as("more").isFalse();
+    }
+
+    @Test
+    void handsOutWhatIsThere() {
+        cached.put(1, "a");
+        cached.put(3, "b");
+        cached.put(CHUNK, "c");
+        CleanupVisitor<Integer, String, String> visitor = visitor();
+        assertThat(visitor.nextEntries()).extracting("state").containsExactly("a", "b");
+        assertThat(visitor.nextEntries()).extracting("state").containsExactly("c");
+    }
+
+    @Test
+    void aPassBeginsAfterAsManyAccessesAsThereAreEntries() {
+        CleanupPace pace = new CleanupPace();
+        assertThat(pace.mayBegin(ADDRESSES)).as("first").isTrue();
+        for (int i = 0; i < ADDRESSES; i++) {
+            assertThat(pace.mayBegin(ADDRESSES)).as("after %d accesses", i).isFalse();
+        }
+        assertThat(pace.mayBegin(ADDRESSES)).as("second").isTrue();
+    }
+
+    private CleanupVisitor<Integer, String, String> visitor() {
+        List<CleanupVisitor.Address<Integer, String>> addresses = new ArrayList<>();
+        for (int i = 0; i < ADDRESSES; i++) {
+            addresses.add(new CleanupVisitor.Address<>(i, ""));
+        }
+        CleanupScan<Integer, String> nothing =
+                new CleanupScan<>(Collections::emptyIterator, () -> false);
+        return new CleanupVisitor<>(new Cached(), addresses, nothing, CHUNK);
+    }
+
+    private final class Cached implements CleanupVisitor.Access<Integer, String, String> {
+        @Override
+        public String cached(Integer key, String namespace) {
+            looked.add(key);
+            return cached.get(key);
+        }
+
+        @Override
+        public String load(Integer key, String namespace, int group) {
+            throw new AssertionError("only what is cached is to be looked at");
+        }
+
+        @Override
+        public void store(Integer key, String namespace, int group, String value) {
+            throw new AssertionError("nothing has expired");
+        }
+
+        @Override
+        public int groupOf(Integer key) {
+            return 0;
+        }
+    }
+}
