@@ -61,6 +61,9 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
     /** Whether timers order as their serialized forms do: Flink's own timers, and the store's order. */
     private final boolean byteOrdered;
 
+    /** Whether a caller may go on to change the key or namespace of a timer that was added. */
+    private final boolean mutable;
+
     private final TreeMap<Timer<T>, T> timers;
 
     /** The last timer that memory covers; null with complete = false: it covers none. */
@@ -90,6 +93,7 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
         this.serializer = serializer;
         this.complete = knownEmpty;
         this.byteOrdered = serializer instanceof TimerSerializer;
+        this.mutable = !serializer.isImmutableType();
         this.timers = new TreeMap<>(byteOrdered ? NdbTimerQueue::compareBytes : this::compare);
         writeBehind.register(this);
     }
@@ -128,14 +132,16 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
         }
     }
 
-    /** A timer with its serialized form. */
+    /** A timer with its serialized form and its key group. */
     private static final class Timer<T> {
         private final byte[] bytes;
         private final T element;
+        private final int group;
 
-        private Timer(byte[] bytes, T element) {
+        private Timer(byte[] bytes, T element, int group) {
             this.bytes = bytes;
             this.element = element;
+            this.group = group;
         }
     }
 
@@ -164,7 +170,7 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
         if (first == null) {
             return null;
         }
-        noteRemoved(first.getKey().bytes, group(first.getValue()));
+        noteRemoved(first.getKey().bytes, first.getKey().group);
         return first.getValue();
     }
 
@@ -176,11 +182,15 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
             noteAdded(bytes, group, false);
             return timers.isEmpty();
         }
-        if (timers.putIfAbsent(new Timer<>(bytes, timer), timer) != null) {
+        if (mutable && timers.containsKey(new Timer<>(bytes, timer, group))) {
+            return false; // most are set again and again: not worth a copy
+        }
+        T kept = keep(timer);
+        if (timers.putIfAbsent(new Timer<>(bytes, kept, group), kept) != null) {
             return false;
         }
         noteAdded(bytes, group, true);
-        boolean newHead = timers.firstEntry().getValue() == timer;
+        boolean newHead = timers.firstEntry().getValue() == kept;
         if (byteOrdered && timers.size() > MAX_IN_MEMORY) {
             leaveHalfToStore();
         }
@@ -196,7 +206,7 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
             return false;
         }
         boolean wasHead = !timers.isEmpty() && Arrays.equals(timers.firstKey().bytes, bytes);
-        if (timers.remove(new Timer<>(bytes, timer)) != null) {
+        if (timers.remove(new Timer<>(bytes, timer, group)) != null) {
             noteRemoved(bytes, group);
         }
         return wasHead;
@@ -242,10 +252,9 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
             return StateAccess.get(() -> scanAll(first, last));
         }
         List<T> list = new ArrayList<>();
-        for (T timer : timers.values()) {
-            int group = group(timer);
-            if (group >= first && group <= last) {
-                list.add(timer);
+        for (Timer<T> timer : timers.keySet()) {
+            if (timer.group >= first && timer.group <= last) {
+                list.add(timer.element);
             }
         }
         return list;
@@ -304,7 +313,7 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
             horizon = rows.key(i);
             horizonGroup = rows.group(i);
             T timer = deserialize(rows, i);
-            timers.put(new Timer<>(horizon, timer), timer);
+            timers.put(new Timer<>(horizon, timer, horizonGroup), timer);
         }
         complete = page.done();
     }
@@ -313,9 +322,9 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
         while (timers.size() > MAX_IN_MEMORY / 2) {
             timers.pollLastEntry();
         }
-        Map.Entry<Timer<T>, T> last = timers.lastEntry();
-        horizon = last.getKey().bytes;
-        horizonGroup = group(last.getValue());
+        Timer<T> last = timers.lastKey();
+        horizon = last.bytes;
+        horizonGroup = last.group;
         complete = false;
     }
 
@@ -391,6 +400,14 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
 
     // ----------------------------------------------------------------------------------
     // serializing
+
+    /**
+     * The timer to hold in memory. The caller's object may hold another key soon: backends that
+     * serialize allow that, and PyFlink relies on it.
+     */
+    private T keep(T timer) {
+        return mutable ? serializer.copy(timer) : timer;
+    }
 
     private int group(T timer) {
         return KeyGroupRangeAssignment.assignToKeyGroup(timer.getKey(), keyGroups);

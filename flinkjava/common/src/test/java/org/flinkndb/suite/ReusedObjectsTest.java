@@ -18,8 +18,12 @@ import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.api.java.tuple.Tuple1;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
 import org.apache.flink.runtime.state.KeyGroupRange;
+import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
+import org.apache.flink.runtime.state.KeyGroupedInternalPriorityQueue;
 import org.apache.flink.runtime.state.KeyedStateHandle;
 import org.apache.flink.runtime.state.internal.InternalKvState;
+import org.apache.flink.streaming.api.operators.TimerHeapInternalTimer;
+import org.apache.flink.streaming.api.operators.TimerSerializer;
 import org.flinkndb.testutil.ServerExtension;
 import org.flinkndb.testutil.TestBackends;
 import org.junit.jupiter.api.Test;
@@ -50,6 +54,8 @@ class ReusedObjectsTest {
     private ValueState<Long> value;
     private ListState<Long> list;
     private MapState<Tuple1<Long>, Long> map;
+    private KeyGroupedInternalPriorityQueue<TimerHeapInternalTimer<Tuple1<Long>, Tuple1<Long>>>
+            timers;
 
     @Test
     void keysNamespacesAndMapKeysMayBeReused() throws Exception {
@@ -72,6 +78,49 @@ class ReusedObjectsTest {
             verify(epoch);
         }
         close();
+    }
+
+    @Test
+    void keysAndNamespacesOfTimersMayBeReused() throws Exception {
+        open(List.of());
+        addTimers();
+        addTimers(); // set again, which changes nothing
+        pollTimers(0, KEYS / 2);
+        Collection<KeyedStateHandle> handles =
+                List.of(TestBackends.handleOf(TestBackends.checkpoint(backend, 1)));
+        pollTimers(KEYS / 2, KEYS);
+        assertThat(timers.poll()).isNull();
+        close();
+
+        open(handles); // those that fired before the checkpoint are not in the store any more
+        for (int group = 0; group < KEY_GROUPS; group++) {
+            for (TimerHeapInternalTimer<Tuple1<Long>, Tuple1<Long>> timer :
+                    timers.getSubsetForKeyGroup(group)) {
+                assertThat(KeyGroupRangeAssignment.assignToKeyGroup(timer.getKey(), KEY_GROUPS))
+                        .isEqualTo(group);
+            }
+        }
+        pollTimers(KEYS / 2, KEYS);
+        assertThat(timers.poll()).isNull();
+        close();
+    }
+
+    private void addTimers() {
+        for (long k = 0; k < KEYS; k++) {
+            key.f0 = k;
+            namespace.f0 = k % 7;
+            timers.add(new TimerHeapInternalTimer<>(k, key, namespace));
+        }
+    }
+
+    private void pollTimers(long first, long end) {
+        for (long k = first; k < end; k++) {
+            TimerHeapInternalTimer<Tuple1<Long>, Tuple1<Long>> timer = timers.poll();
+            assertThat(timer).as("timer of %d", k).isNotNull();
+            assertThat(timer.getTimestamp()).isEqualTo(k);
+            assertThat(timer.getKey()).isEqualTo(Tuple1.of(k));
+            assertThat(timer.getNamespace()).isEqualTo(Tuple1.of(k % 7));
+        }
     }
 
     private void verify(long epoch) throws Exception {
@@ -114,6 +163,7 @@ class ReusedObjectsTest {
         value = create(new ValueStateDescriptor<>("value", Types.LONG));
         list = create(new ListStateDescriptor<>("list", Types.LONG));
         map = create(new MapStateDescriptor<>("map", TYPE, Types.LONG));
+        timers = backend.create("timers", new TimerSerializer<>(SERIALIZER, SERIALIZER));
     }
 
     private <S extends State> S create(StateDescriptor<S, ?> descriptor) throws Exception {
