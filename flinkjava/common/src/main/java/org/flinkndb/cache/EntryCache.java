@@ -19,15 +19,17 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
 
     private final WriteBehind writeBehind;
     private final CacheBudget.Account account;
-    private final AbsenceFilter evicted = new AbsenceFilter();
 
     private volatile CacheEntry<K, N>[] slots = newSlots(FIRST_SLOTS);
     private int size;
     private long bytes;
     private CacheEntry<K, N> oldest;
     private CacheEntry<K, N> newest;
+    private AbsenceFilter evicted = new AbsenceFilter();
+    private long evictedBytes;
     private boolean storeUnknown;
     private AbsenceFilter stored;
+    private boolean keysAreRead;
     private long removals;
 
     private List<E> dirty = new ArrayList<>();
@@ -101,16 +103,42 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
         return !evicted.mayContain(hash);
     }
 
+    /** Whether the store may hold keys that nothing here tells of. */
+    protected final boolean mayHoldOthers() {
+        return storeUnknown && stored == null;
+    }
+
     /** From now on, the store holds nothing that is not, or was not, cached. */
     protected final void storeIsKnown() {
         storeUnknown = false;
     }
 
-    /** The store holds no keys but these, those that are cached, and those that were. */
+    /** The keys that the store holds are read from now on; what is evicted meanwhile may be missed. */
+    protected final void beginReadingKeys() {
+        keysAreRead = true;
+    }
+
+    /** The keys could not be read, or are too many. */
+    protected final void keysNotRead() {
+        keysAreRead = false;
+        if (mayHoldOthers()) {
+            forgetEvicted();
+        }
+    }
+
+    /**
+     * The store holds no keys but these, those that are cached, and those that were since the keys
+     * began to be read.
+     */
     protected final void storeHoldsOnly(AbsenceFilter keys) {
+        keysAreRead = false;
+        dropStored();
         stored = keys;
         account.add(keys.bytes());
     }
+
+    /** Called when nothing is known of the store's keys any more: a filter of them is to be made. */
+    protected abstract void storeBecameUnknown();
 
     /** How many entries have left the cache. */
     protected final long removals() {
@@ -221,7 +249,7 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
     @SuppressWarnings("unchecked")
     private void remove(CacheEntry<K, N> entry) {
         if (mayBeStored((E) entry)) {
-            evicted.add(entry.hash());
+            noteEvicted(entry.hash());
         }
         int slot = entry.hash() & (slots.length - 1);
         CacheEntry<K, N> previous = null;
@@ -237,6 +265,46 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
         charge(entry, 0);
         size--;
         removals++;
+    }
+
+    /** Remembers a key that the store may hold, unless the store may hold any. */
+    private void noteEvicted(int hash) {
+        if (mayHoldOthers() && !keysAreRead) {
+            return;
+        }
+        evicted.add(hash);
+        long grown = evicted.bytes() - evictedBytes;
+        if (grown == 0) {
+            return;
+        }
+        evictedBytes += grown;
+        account.add(grown);
+        if (evictedBytes > maxFilterBytes()) {
+            // It takes the room of entries, and holds keys that are long gone from the store.
+            forgetEvicted();
+            dropStored();
+            storeUnknown = true;
+            keysAreRead = false; // the keys read may lack what was just forgotten
+            storeBecameUnknown();
+        }
+    }
+
+    private void forgetEvicted() {
+        account.add(-evictedBytes);
+        evictedBytes = 0;
+        evicted = new AbsenceFilter();
+    }
+
+    private void dropStored() {
+        if (stored != null) {
+            account.add(-stored.bytes());
+            stored = null;
+        }
+    }
+
+    /** Above this a filter of keys is not worth its room. */
+    protected final long maxFilterBytes() {
+        return account.limit() / 8;
     }
 
     private void linkNewest(CacheEntry<K, N> entry) {

@@ -22,7 +22,8 @@ import java.util.concurrent.CompletableFuture;
  *   <li>Eager recovery reads all rows in order, a page ahead, and takes a page in whenever a look-up
  *       misses, until everything is cached or the cache is full.
  *   <li>When the server has answered "absent" often enough, the keys are read in the background into
- *       a filter, which answers from then on.
+ *       a filter, which answers from then on. So it is again when the filter of what was evicted had
+ *       to be dropped.
  * </ul>
  */
 abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<K, N, E> {
@@ -142,26 +143,37 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
 
     /** To be told when the server was asked for a row that is not there. */
     final void answeredAbsent() {
-        absentAnswers++;
-        if (absentAnswers == ABSENT_ANSWERS && load == null) {
+        if (mayHoldOthers() && ++absentAnswers == ABSENT_ANSWERS && load == null) {
             readKeys();
         } else if (storedKeys != null && storedKeys.isDone()) {
             AbsenceFilter filter = storedKeys.getNow(null);
             storedKeys = null;
-            if (filter != null) {
+            if (filter == null) {
+                keysNotRead();
+            } else {
                 storeHoldsOnly(filter);
             }
         }
     }
 
+    @Override
+    protected final void storeBecameUnknown() {
+        absentAnswers = 0;
+        if (storedKeys != null) {
+            storedKeys.complete(null); // ends the reading
+            storedKeys = null;
+        }
+    }
+
     private void readKeys() {
+        beginReadingKeys();
         storedKeys = new CompletableFuture<>();
         RowCodec<K, N> codec =
                 new RowCodec<>(
                         state.getKeySerializer().duplicate(),
                         state.getNamespaceSerializer().duplicate());
         RowScan rows = new RowScan(state.context().session(), allRows().withKeysOnly());
-        long maxBytes = state.context().cacheAccount().limit() / 8;
+        long maxBytes = maxFilterBytes();
         CompletableFuture<AbsenceFilter> result = storedKeys;
         Thread thread = new Thread(() -> readKeys(rows, codec, maxBytes, result), "flinkndb-keys");
         thread.setDaemon(true);
@@ -175,7 +187,7 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
             CompletableFuture<AbsenceFilter> result) {
         AbsenceFilter filter = new AbsenceFilter();
         try {
-            while (rows.next()) {
+            while (!result.isDone() && rows.next()) {
                 EntryBatch page = rows.page();
                 for (int i = 0; i < page.size(); i++) {
                     DataInputDeserializer in =
