@@ -39,13 +39,18 @@ func StartMariaDB(ctx context.Context, dir string, args ...string) (*Plain, erro
 	if err != nil {
 		return nil, err
 	}
-	out, err := exec.CommandContext(ctx, install, "--no-defaults", "--user="+userName(), "--datadir="+p.data(),
+	// A server that starts removes what it takes for leftovers in the common folder: tables of another one.
+	temporary := filepath.Join(p.dir, "tmp")
+	if err := os.MkdirAll(temporary, 0o755); err != nil {
+		return nil, fmt.Errorf("folder for MariaDB's temporary tables: %w", err)
+	}
+	out, err := exec.CommandContext(ctx, install, "--no-defaults", "--user="+userName(), "--datadir="+p.data(), "--tmpdir="+temporary,
 		"--auth-root-authentication-method=normal", "--skip-test-db").CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("initializing MariaDB: %w: %s", err, out)
 	}
 	p.server = &process{Name: "mariadbd", Path: daemon, Args: append([]string{
-		"--no-defaults", "--user=" + userName(), "--datadir=" + p.data(), "--socket=" + p.Socket(),
+		"--no-defaults", "--user=" + userName(), "--datadir=" + p.data(), "--tmpdir=" + temporary, "--socket=" + p.Socket(),
 		fmt.Sprintf("--port=%d", p.port), "--bind-address=127.0.0.1", "--pid-file=" + filepath.Join(p.dir, "server.pid"), "--skip-log-bin",
 	}, args...)}
 	return p, p.Start(ctx)
