@@ -336,9 +336,7 @@ func TestClientThatStopsHalfWay(t *testing.T) {
 	if failure := s.receive().GetError(); failure.GetCode() != pb.ErrorCode_ERROR_INVALID_ARGUMENT || !strings.Contains(failure.GetMessage(), "did not come within") {
 		t.Fatalf("answer: %v", failure)
 	}
-	for inflight(t, metrics) > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	awaitBudgetUnused(t, metrics)
 	other.works(t, "x")
 }
 

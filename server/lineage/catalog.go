@@ -160,6 +160,15 @@ func (c *catalog) hasSession(id uint64) bool {
 	return c.sessions[id] != nil
 }
 
+// replaceSession takes over a session's changed record, unless the session has ended since.
+func (c *catalog) replaceSession(record *sessionRecord) {
+	c.change(func() {
+		if c.sessions[record.ID] != nil {
+			c.sessions[record.ID] = record
+		}
+	})
+}
+
 func (c *catalog) currentVersion() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

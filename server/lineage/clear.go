@@ -33,7 +33,7 @@ type clearing struct {
 	pageRows int
 }
 
-// page removes some rows below the first prefix; when there are none, the next prefix is up.
+// page removes some rows below the first prefix; when no more are left, the next prefix is up.
 func (c *clearing) page(w *writing) error {
 	e := c.prefixes[0]
 	if c.pageRows == 0 {
@@ -56,7 +56,7 @@ func (c *clearing) page(w *writing) error {
 		page = append(page, Entry{State: e.State, Group: e.Group, Op: OpDelete, Key: row.Key})
 	}
 	if len(page) == 0 {
-		c.prefixes, c.after = c.prefixes[1:], nil
+		c.nextPrefix()
 		return nil
 	}
 	before := w.loadedBytes
@@ -65,11 +65,16 @@ func (c *clearing) page(w *writing) error {
 	}
 	loaded := w.loadedBytes - before
 	c.after = page[len(page)-1].Key
+	if len(page) < c.pageRows { // no look for what is known not to be there
+		c.nextPrefix()
+	}
 	c.resize(loaded, w.s.l.clearAtOnce)
 	w.cleared.rows += len(page)
 	w.cleared.bytes += loaded
 	return nil
 }
+
+func (c *clearing) nextPrefix() { c.prefixes, c.after = c.prefixes[1:], nil }
 
 // resize chooses the size of the next page by what was read for the last one.
 func (c *clearing) resize(loaded int, limit clearedRows) {

@@ -11,10 +11,10 @@ import (
 	"github.com/flinkndb/flinkndb/server/store/memory"
 )
 
-// largestUpdate notes how many rows a transaction changes at most, and refuses those after a number of them.
+// largestUpdate notes how many rows a transaction changes at most.
 type largestUpdate struct {
 	store.Store
-	rows, updates, mayUpdate int
+	rows int
 }
 
 type sizedTx struct {
@@ -25,9 +25,6 @@ type sizedTx struct {
 var errKilled = errors.New("killed")
 
 func (s *largestUpdate) Update(ctx context.Context, fn func(store.Tx) error) (store.Commit, error) {
-	if s.updates++; s.mayUpdate > 0 && s.updates > s.mayUpdate {
-		return nil, errKilled
-	}
 	rows := 0
 	commit, err := s.Store.Update(ctx, func(tx store.Tx) error {
 		rows = 0
@@ -134,12 +131,12 @@ func TestLargeMapIsClearedInSeveralTransactions(t *testing.T) {
 // to another one, nor a job that comes from the snapshot, finds anything but what it should.
 func TestKilledWhileClearing(t *testing.T) {
 	for done := 0; ; done++ {
-		sized := &largestUpdate{Store: memory.New()}
-		s := openForRace(t, openLineage(t, sized, Options{}), "job", nil)
+		st := &hookedStore{Store: memory.New()}
+		s := openForRace(t, openLineage(t, st, Options{}), "job", nil)
 		fillLargeMap(t, s)
-		sized.mayUpdate = sized.updates + done
+		st.failAfter(done, errKilled)
 		err := clearLargeMap(t, s)
-		sized.mayUpdate = 0
+		st.before = nil
 		if err == nil {
 			if done < 3 {
 				t.Fatalf("the clear took %d transactions: nothing was interrupted", done)
@@ -149,7 +146,7 @@ func TestKilledWhileClearing(t *testing.T) {
 		if !errors.Is(err, errKilled) {
 			t.Fatal(err)
 		}
-		l := openLineage(t, sized, Options{})
+		l := openLineage(t, st, Options{})
 		again := reattach(t, l, s.record.ID, "job")
 		if durable, _, err := again.commits.durable(); err != nil || durable > largeMapFrames {
 			t.Fatalf("%d transactions: %d writes are durable, %v: the clear was not applied", done, durable, err)
@@ -163,10 +160,10 @@ func TestKilledWhileClearing(t *testing.T) {
 
 // TestPartOfAClearIsNotDurableAsTheFrame has the last transaction of a clear fail: the frame must not be acknowledged.
 func TestPartOfAClearIsNotDurableAsTheFrame(t *testing.T) {
-	sized := &largestUpdate{Store: memory.New()}
-	s := openForRace(t, openLineage(t, sized, Options{}), "job", nil)
+	st := &hookedStore{Store: memory.New()}
+	s := openForRace(t, openLineage(t, st, Options{}), "job", nil)
 	fillLargeMap(t, s)
-	sized.mayUpdate = sized.updates + 2
+	st.failAfter(2, errKilled)
 	if err := clearLargeMap(t, s); !errors.Is(err, errKilled) {
 		t.Fatal(err)
 	}

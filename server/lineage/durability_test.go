@@ -211,14 +211,11 @@ func TestLostCutMakesTheSessionUnsure(t *testing.T) {
 	parent := openForRace(t, l, "parent", nil)
 	putKeys(t, parent, 1, 1, 0, 100)
 	takeSnapshot(t, parent, "base", 1)
-	opened, err := l.Open(t.Context(), OpenRequest{Token: "fork", JobID: "fork", GroupCount: 1, Bases: []Base{{"base", Range{0, 0}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fork := reattach(t, l, opened.SessionID, "fork")
+	fork := forkFrom(t, l, "base")
 	st.loses = true
 	f := newFlattening(fork.attached)
-	for err = nil; err == nil && !f.done; {
+	var err error
+	for err == nil && !f.done {
 		_, err = f.step(t.Context())
 	}
 	st.loses = false
@@ -229,5 +226,5 @@ func TestLostCutMakesTheSessionUnsure(t *testing.T) {
 	if _, _, err := fork.Snapshot(t.Context(), request); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("a snapshot after the lost cut: %v", err)
 	}
-	takeSnapshotOf(t, reattach(t, l, opened.SessionID, "fork"), request)
+	takeSnapshotOf(t, reattach(t, l, fork.ID(), "fork of base"), request)
 }

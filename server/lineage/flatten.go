@@ -270,11 +270,7 @@ func (f *flattening) cut(ctx context.Context) error {
 		f.a.unsure.Store(true) // the store may have lost the cut, and the copies before it
 		return fmt.Errorf("cut the layers of groups %d to %d: %w", groups.First, groups.Last, err)
 	}
-	l.catalog.change(func() {
-		if l.catalog.sessions[record.ID] != nil {
-			l.catalog.sessions[record.ID] = record
-		}
-	})
+	l.catalog.replaceSession(record)
 	l.garbage.wake()
 	return nil
 }

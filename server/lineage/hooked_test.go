@@ -22,6 +22,16 @@ func (s *hookedStore) Update(ctx context.Context, fn func(store.Tx) error) (stor
 	return s.Store.Update(ctx, fn)
 }
 
+// failAfter has transactions fail after the next n.
+func (s *hookedStore) failAfter(n int, failure error) {
+	s.before = func() error {
+		if n--; n < 0 {
+			return failure
+		}
+		return nil
+	}
+}
+
 // once has something happen just before the next transaction.
 func (s *hookedStore) once(fn func()) {
 	s.before = func() error {

@@ -62,14 +62,10 @@ func (a *attached) writeRenewal(tx store.Tx) (*sessionRecord, error) {
 	return record, writeRecord(tx, sessionKey(record.ID), record)
 }
 
-// noteRenewed follows the commit of a renewal. The session may have ended since.
+// noteRenewed follows the commit of a renewal.
 func (a *attached) noteRenewed(record *sessionRecord) {
 	a.renewal.done(a.l.opt.Elapsed())
-	a.l.catalog.change(func() {
-		if a.l.catalog.sessions[record.ID] != nil {
-			a.l.catalog.sessions[record.ID] = record
-		}
-	})
+	a.l.catalog.replaceSession(record)
 }
 
 // runRenewals renews leases until the context ends.

@@ -21,9 +21,10 @@ type grown struct {
 	megabytes int64
 	failure   string
 
-	checkpointMillis          int64 // all of these are medians
-	parts                     flinkcluster.CheckpointParts
-	checkpointBytes           int64
+	// Medians of the checkpoints.
+	checkpointMillis, checkpointBytes int64
+	parts                             flinkcluster.CheckpointParts
+
 	detected, running, first  time.Duration // since the kill: Flink noticed it, all tasks run again, a first record is done
 	openMillis, restoreMillis int64         // Flink's own figures of the restored job, of all subtasks
 }

@@ -397,8 +397,18 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
         }
     }
 
+    /** As {@link #markDirty(CacheEntry, long)}, and counts {@code more} for one that is dirty already. */
+    protected final void markDirty(E entry, long size, long more)
+            throws IOException, InterruptedException {
+        boolean wasDirty = isDirty(entry);
+        markDirty(entry, size);
+        if (wasDirty && more > 0) {
+            noteMoreDirty(more);
+        }
+    }
+
     /** Notes that so many bytes more of a dirty entry will have to be sent. */
-    protected final void noteMoreDirty(long bytes) throws IOException, InterruptedException {
+    private void noteMoreDirty(long bytes) throws IOException, InterruptedException {
         dirtyBytes += bytes;
         writeBehind.noteDirty(bytes);
     }

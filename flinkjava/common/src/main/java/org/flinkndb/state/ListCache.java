@@ -59,11 +59,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         if (!entry.replaced) {
             entry.pending.addAll(elements);
         }
-        boolean wasDirty = isDirty(entry);
-        markDirty(entry, serialized + 32);
-        if (wasDirty) {
-            noteMoreDirty(serialized);
-        }
+        markDirty(entry, serialized + ROW_BYTES, serialized);
         grow(entry, sizes.content(serialized));
     }
 
@@ -76,7 +72,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         entry.list = new ArrayList<>(elements);
         entry.pending.clear();
         entry.replaced = true;
-        markDirty(entry, serialized + 32);
+        markDirty(entry, serialized + ROW_BYTES);
         charge(entry, sizes.heap(serialized));
     }
 
@@ -147,11 +143,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         entry.pending.clear(); // the list has them
         entry.replaced = true;
         long serialized = kept == null ? 0 : kept.length;
-        boolean wasDirty = isDirty(entry);
-        markDirty(entry, serialized + REMOVAL_BYTES);
-        if (wasDirty) {
-            noteMoreDirty(serialized);
-        }
+        markDirty(entry, serialized + ROW_BYTES, serialized);
     }
 
     private List<E> elements(AbstractNdbState.ValueBytes bytes) throws IOException {

@@ -207,16 +207,8 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
             slot.changed = true;
             entry.addChanged(slot);
         }
-        noteChange(entry, newly ? serialized + 32 : 0);
-    }
-
-    private void noteChange(MapEntry<K, N, UK, UV> entry, long bytes)
-            throws IOException, InterruptedException {
-        boolean wasDirty = isDirty(entry);
-        markDirty(entry, bytes);
-        if (wasDirty && bytes > 0) {
-            noteMoreDirty(bytes);
-        }
+        long bytes = newly ? serialized + ROW_BYTES : 0;
+        markDirty(entry, bytes, bytes);
     }
 
     private long measure(UV value) throws IOException {
@@ -249,7 +241,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         entry.takeChanged();
         entry.cleared = true;
         entry.complete = true;
-        noteChange(entry, 32);
+        markDirty(entry, ROW_BYTES, ROW_BYTES);
         charge(entry, sizes.heap(0));
     }
 
@@ -306,7 +298,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
             touch(entry);
             slot.changed = true;
             entry.addChanged(slot);
-            noteChange(entry, REMOVAL_BYTES);
+            markDirty(entry, ROW_BYTES, ROW_BYTES);
         }
     }
 

@@ -32,8 +32,8 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
     /** So many absent rows are asked for before the keys are read: fewer are not worth it. */
     private static final int ABSENT_ANSWERS = 256;
 
-    /** About what sending the removal of a row takes. */
-    static final int REMOVAL_BYTES = 32;
+    /** About what sending a change of a row takes, apart from the value. */
+    static final int ROW_BYTES = 32;
 
     private final AbstractNdbState<K, N, ?> state;
     private RowScan load;

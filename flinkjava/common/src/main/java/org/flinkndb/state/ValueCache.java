@@ -52,7 +52,7 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
             touch(entry);
         }
         entry.value = value;
-        markDirty(entry, serialized + 32);
+        markDirty(entry, serialized + ROW_BYTES);
         charge(entry, sizes.heap(serialized));
     }
 
@@ -116,7 +116,7 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
 
     /** Flink will not remove what the filter keeps it from seeing. */
     private void removeExpired(ValueEntry<K, N, V> entry) throws IOException, InterruptedException {
-        markDirty(entry, REMOVAL_BYTES);
+        markDirty(entry, ROW_BYTES);
     }
 
     private V deserialize(AbstractNdbState.ValueBytes bytes) throws IOException {

@@ -15,11 +15,8 @@ import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeutils.base.IntSerializer;
 import org.apache.flink.api.common.typeutils.base.LongSerializer;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
-import org.apache.flink.runtime.state.KeyGroupRange;
 import org.apache.flink.runtime.state.KeyedStateHandle;
 import org.apache.flink.runtime.state.TestableKeyedStateBackend;
-import org.apache.flink.runtime.state.VoidNamespace;
-import org.apache.flink.runtime.state.VoidNamespaceSerializer;
 import org.flinkndb.config.NdbOptions;
 import org.flinkndb.testutil.ServerExtension;
 import org.flinkndb.testutil.TestBackends;
@@ -46,7 +43,6 @@ class ExpiredStateTest {
     /** Clean-up of the store is given little time, which passes also while the server is slow. */
     private static final int FEW_KEYS = 30;
 
-    private static final int KEY_GROUPS = 16;
     private static final long LIFE = 1000;
     private static final long START = 1_000_000;
     private static final Duration TIMEOUT = Duration.ofSeconds(30);
@@ -71,13 +67,7 @@ class ExpiredStateTest {
 
     @Test
     void valuesAreRemovedWhenTheyAreRead() throws Exception {
-        ValueState<Long> values = values();
-        for (long key = 0; key < KEYS; key++) {
-            backend.setCurrentKey(key);
-            values.update(key);
-        }
-        restore();
-        values = values();
+        ValueState<Long> values = restoredValues(KEYS);
         assertThat(rows()).as("rows before").isEqualTo(KEYS);
         now += 2 * LIFE;
         for (long key = 0; key < KEYS; key++) {
@@ -185,13 +175,7 @@ class ExpiredStateTest {
             throws Exception {
         this.recovery = recovery;
         ttl = StateTtlConfig.newBuilder(Duration.ofMillis(LIFE)).cleanupFullSnapshot().build();
-        ValueState<Long> values = values();
-        for (long key = 0; key < FEW_KEYS; key++) {
-            backend.setCurrentKey(key);
-            values.update(key);
-        }
-        restore();
-        values = values();
+        ValueState<Long> values = restoredValues(FEW_KEYS);
         now += 10 * LIFE;
         backend.setCurrentKey((long) FEW_KEYS);
         long end = System.nanoTime() + TIMEOUT.toNanos();
@@ -203,6 +187,17 @@ class ExpiredStateTest {
             rows = rows();
         }
         assertThat(rows).as("rows").isEqualTo(1);
+    }
+
+    /** Each of the first keys has itself as value. */
+    private ValueState<Long> restoredValues(int keys) throws Exception {
+        ValueState<Long> values = values();
+        for (long key = 0; key < keys; key++) {
+            backend.setCurrentKey(key);
+            values.update(key);
+        }
+        restore();
+        return values();
     }
 
     /** Entries of odd keys are expired. */
@@ -258,8 +253,7 @@ class ExpiredStateTest {
 
     private <S extends State> S create(StateDescriptor<S, ?> descriptor) throws Exception {
         descriptor.enableTimeToLive(ttl);
-        return backend.getPartitionedState(
-                VoidNamespace.INSTANCE, VoidNamespaceSerializer.INSTANCE, descriptor);
+        return SuiteBackends.state(backend, descriptor);
     }
 
     private void restore() throws Exception {
@@ -271,13 +265,6 @@ class ExpiredStateTest {
 
     private void open(Collection<KeyedStateHandle> handles) throws Exception {
         backend =
-                TestBackends.open(
-                        SuiteBackends.create(SERVER, recovery),
-                        job,
-                        LongSerializer.INSTANCE,
-                        KEY_GROUPS,
-                        KeyGroupRange.of(0, KEY_GROUPS - 1),
-                        handles,
-                        () -> now);
+                SuiteBackends.open(SuiteBackends.create(SERVER, recovery), job, handles, () -> now);
     }
 }

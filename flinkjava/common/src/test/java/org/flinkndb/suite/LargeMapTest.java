@@ -14,10 +14,7 @@ import org.apache.flink.api.common.typeutils.base.LongSerializer;
 import org.apache.flink.api.common.typeutils.base.StringSerializer;
 import org.apache.flink.configuration.MemorySize;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
-import org.apache.flink.runtime.state.KeyGroupRange;
 import org.apache.flink.runtime.state.KeyedStateHandle;
-import org.apache.flink.runtime.state.VoidNamespace;
-import org.apache.flink.runtime.state.VoidNamespaceSerializer;
 import org.flinkndb.config.NdbOptions;
 import org.flinkndb.testutil.ServerExtension;
 import org.flinkndb.testutil.TestBackends;
@@ -46,7 +43,6 @@ class LargeMapTest {
     private static final int OTHERS = 200;
     private static final String OTHER = "x".repeat(50_000);
     private static final MemorySize CACHE = MemorySize.parse("4mb");
-    private static final int KEY_GROUPS = 16;
     private static final long KEY = 1;
 
     private final JobID job = new JobID();
@@ -135,12 +131,9 @@ class LargeMapTest {
 
     private void open(Collection<KeyedStateHandle> handles) throws Exception {
         backend =
-                TestBackends.open(
+                SuiteBackends.open(
                         SuiteBackends.create(SERVER, NdbOptions.Recovery.LAZY, CACHE),
                         job,
-                        LongSerializer.INSTANCE,
-                        KEY_GROUPS,
-                        KeyGroupRange.of(0, KEY_GROUPS - 1),
                         handles);
         map =
                 create(
@@ -150,7 +143,6 @@ class LargeMapTest {
     }
 
     private <S extends State> S create(StateDescriptor<S, ?> descriptor) throws Exception {
-        return backend.getPartitionedState(
-                VoidNamespace.INSTANCE, VoidNamespaceSerializer.INSTANCE, descriptor);
+        return SuiteBackends.state(backend, descriptor);
     }
 }

@@ -2,7 +2,6 @@ package org.flinkndb.suite;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import org.apache.flink.api.common.ExecutionConfig;
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.state.ListState;
 import org.apache.flink.api.common.state.ListStateDescriptor;
@@ -11,12 +10,8 @@ import org.apache.flink.api.common.state.StateDescriptor;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
-import org.apache.flink.api.common.typeutils.base.LongSerializer;
 import org.apache.flink.configuration.MemorySize;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
-import org.apache.flink.runtime.state.KeyGroupRange;
-import org.apache.flink.runtime.state.VoidNamespace;
-import org.apache.flink.runtime.state.VoidNamespaceSerializer;
 import org.flinkndb.config.NdbOptions;
 import org.flinkndb.testutil.ServerExtension;
 import org.flinkndb.testutil.TestBackends;
@@ -33,7 +28,6 @@ class ManyEvictedKeysTest {
     @RegisterExtension static final ServerExtension SERVER = new ServerExtension();
 
     private static final MemorySize CACHE = MemorySize.parse("256kb");
-    private static final int KEY_GROUPS = 16;
 
     /** Of each round; about 12,000 evicted keys are remembered. */
     private static final int KEYS = 15_000;
@@ -50,12 +44,9 @@ class ManyEvictedKeysTest {
     @Test
     void readsAreRight() throws Exception {
         backend =
-                TestBackends.open(
+                SuiteBackends.open(
                         SuiteBackends.create(SERVER, NdbOptions.Recovery.LAZY, CACHE),
                         new JobID(),
-                        LongSerializer.INSTANCE,
-                        KEY_GROUPS,
-                        KeyGroupRange.of(0, KEY_GROUPS - 1),
                         List.of());
         value = state(new ValueStateDescriptor<>("value", Types.LONG));
         list = state(new ListStateDescriptor<>("list", Types.LONG));
@@ -97,8 +88,6 @@ class ManyEvictedKeysTest {
     }
 
     private <S extends State> S state(StateDescriptor<S, ?> descriptor) throws Exception {
-        descriptor.initializeSerializerUnlessSet(new ExecutionConfig());
-        return backend.getPartitionedState(
-                VoidNamespace.INSTANCE, VoidNamespaceSerializer.INSTANCE, descriptor);
+        return SuiteBackends.state(backend, descriptor);
     }
 }

@@ -3,7 +3,6 @@ package org.flinkndb.suite;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import org.apache.flink.api.common.ExecutionConfig;
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.state.ListState;
 import org.apache.flink.api.common.state.ListStateDescriptor;
@@ -13,14 +12,10 @@ import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
-import org.apache.flink.api.common.typeutils.base.LongSerializer;
 import org.apache.flink.api.java.tuple.Tuple2;
 import org.apache.flink.configuration.MemorySize;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
-import org.apache.flink.runtime.state.KeyGroupRange;
 import org.apache.flink.runtime.state.KeyedStateHandle;
-import org.apache.flink.runtime.state.VoidNamespace;
-import org.apache.flink.runtime.state.VoidNamespaceSerializer;
 import org.flinkndb.config.NdbOptions;
 import org.flinkndb.testutil.ServerExtension;
 import org.flinkndb.testutil.TestBackends;
@@ -38,8 +33,6 @@ import java.util.List;
  */
 class RejectedValuesTest {
     @RegisterExtension static final ServerExtension SERVER = new ServerExtension();
-
-    private static final int KEY_GROUPS = 16;
 
     /** More than a cache of this size holds, so that changes are sent before the checkpoint. */
     private static final long KEYS = 60_000;
@@ -121,18 +114,13 @@ class RejectedValuesTest {
 
     private void open(List<KeyedStateHandle> handles) throws Exception {
         backend =
-                TestBackends.open(
+                SuiteBackends.open(
                         SuiteBackends.create(SERVER, NdbOptions.Recovery.LAZY, CACHE),
                         job,
-                        LongSerializer.INSTANCE,
-                        KEY_GROUPS,
-                        KeyGroupRange.of(0, KEY_GROUPS - 1),
                         handles);
     }
 
     private <S extends State> S create(StateDescriptor<S, ?> descriptor) throws Exception {
-        descriptor.initializeSerializerUnlessSet(new ExecutionConfig());
-        return backend.getPartitionedState(
-                VoidNamespace.INSTANCE, VoidNamespaceSerializer.INSTANCE, descriptor);
+        return SuiteBackends.state(backend, descriptor);
     }
 }
