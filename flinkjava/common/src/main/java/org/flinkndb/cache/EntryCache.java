@@ -31,6 +31,7 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
     private AbsenceFilter stored;
     private boolean keysAreRead;
     private long removals;
+    private AbsenceFilter watched;
 
     private List<E> dirty = new ArrayList<>();
     private long dirtyBytes;
@@ -143,6 +144,21 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
     /** How many entries have left the cache. */
     protected final long removals() {
         return removals;
+    }
+
+    /** From now on it is noted which keys leave the cache, and those noted so far are forgotten. */
+    public final void watchRemovals() {
+        watched = new AbsenceFilter();
+    }
+
+    /** Ends {@link #watchRemovals}. */
+    public final void endWatch() {
+        watched = null;
+    }
+
+    /** Whether a key may have left the cache since the watch began. */
+    protected final boolean mayHaveLeft(K key, N namespace) {
+        return watched.mayContain(hash(key, namespace));
     }
 
     /** Whether entries can be added without evicting others. */
@@ -265,6 +281,9 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
         charge(entry, 0);
         size--;
         removals++;
+        if (watched != null) {
+            watched.add(entry.hash());
+        }
     }
 
     /** Remembers a key that the store may hold, unless the store may hold any. */

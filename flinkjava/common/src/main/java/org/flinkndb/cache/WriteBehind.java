@@ -1,5 +1,6 @@
 package org.flinkndb.cache;
 
+import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.StateSession;
 
 import java.io.Closeable;
@@ -43,6 +44,9 @@ public final class WriteBehind implements Closeable {
 
     /** The newest sealed stage on its way; complete when nothing is, failed once changes are lost. */
     private CompletableFuture<Void> sealed = CompletableFuture.completedFuture(null);
+
+    /** The epoch of which that stage is. */
+    private long sealedEpoch;
 
     /** All changes of stages up to this one have been handed to the session. */
     private volatile long sentStage;
@@ -154,6 +158,24 @@ public final class WriteBehind implements Closeable {
         leftBytes = 0;
     }
 
+    /**
+     * Sends changes of rows of which nothing is cached, unless changes of an ended epoch are still on
+     * their way: epochs never decrease.
+     *
+     * @return whether they were sent
+     */
+    public boolean sendUncached(EntryBatch changes) throws IOException, InterruptedException {
+        if (sealed.isDone()) {
+            awaitSealed(); // fails if sending has failed
+        } else if (sealedEpoch != epoch) {
+            return false;
+        }
+        if (!changes.isEmpty()) {
+            session.write(epoch, changes);
+        }
+        return true;
+    }
+
     /** Waits until the sealed stages are sent. */
     public void awaitSealed() throws IOException, InterruptedException {
         try {
@@ -199,6 +221,7 @@ public final class WriteBehind implements Closeable {
         CompletableFuture<Void> done = new CompletableFuture<>();
         CompletableFuture<T> result = new CompletableFuture<>();
         sealed = done;
+        sealedEpoch = writtenEpoch;
         try {
             flusher.execute(
                     () -> send(writtenEpoch, endedStage, changes, before, done, after, result));

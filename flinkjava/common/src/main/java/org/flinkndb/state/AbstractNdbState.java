@@ -9,7 +9,6 @@ import org.apache.flink.queryablestate.client.state.serialization.KvStateSeriali
 import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.flinkndb.client.EntryBatch;
-import org.flinkndb.client.StateAccess;
 import org.flinkndb.client.StateKind;
 
 import java.io.IOException;
@@ -23,7 +22,7 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
     private RegisteredKeyValueStateBackendMetaInfo<N, V> metaInfo;
     private RowCodec<K, N> taskCodec;
     private volatile RowCodec<K, N> flusherCodec;
-    private final CleanupScan<K, N> cleanupScan;
+    private final CleanupScan<K, N, V> cleanupScan = new CleanupScan<>(new StoredRows<>(this));
     private final CleanupPace cleanupPace = new CleanupPace();
     private RowTransformer readFilter;
     private StoredForm<K> keyForm;
@@ -40,13 +39,6 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         this.wireIndex = context.session().registerState(metaInfo.getName(), kind);
         this.metaInfo = metaInfo;
         this.defaultValue = descriptor.getDefaultValue();
-        this.cleanupScan =
-                new CleanupScan<>(
-                        () ->
-                                new StateKeys<>(context, wireIndex, getNamespaceSerializer())
-                                        .keysAndNamespaces()
-                                        .iterator(),
-                        () -> cache().mayHaveUncached());
         makeCodecs();
     }
 
@@ -68,6 +60,7 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         metaInfo = newInfo;
         defaultValue = descriptor.getDefaultValue();
         makeCodecs();
+        cleanupScan.reset();
     }
 
     final StateContext<K> context() {
@@ -233,6 +226,7 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
             }
         }
         cache().forget(); // the store has been changed beside the cache
+        cleanupScan.reset();
     }
 
     /** Migrates the bytes of one row. */
@@ -263,19 +257,12 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
                     }
 
                     @Override
-                    public V load(K key, N namespace, int group) {
-                        return StateAccess.get(() -> loadAt(key, namespace, group));
-                    }
-
-                    @Override
-                    public void store(K key, N namespace, int group, V value) {
-                        StateAccess.run(() -> storeAt(key, namespace, group, value));
-                    }
-
-                    @Override
-                    public int groupOf(K key) {
-                        return KeyGroupRangeAssignment.assignToKeyGroup(
-                                key, context.numberOfKeyGroups());
+                    public void retain(K key, N namespace, V value)
+                            throws IOException, InterruptedException {
+                        int group =
+                                KeyGroupRangeAssignment.assignToKeyGroup(
+                                        key, context.numberOfKeyGroups());
+                        retainAt(key, namespace, group, value);
                     }
                 };
         if (!cleanupPace.mayBegin(cache().cachedEntries())) {
@@ -284,15 +271,25 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         return new CleanupVisitor<>(access, cache().addresses(), cleanupScan.begin(), recommended);
     }
 
-    /** The value of any key if it is cached as a whole, or null. Never reads. */
+    /** What is cached of the value of any key, or null. Never reads. */
     abstract V cachedAt(K key, N namespace);
 
-    /** The value of any key, or null. */
-    abstract V loadAt(K key, N namespace, int group) throws IOException, InterruptedException;
+    /** What a row holds, as a value of the state. */
+    abstract V valueOfRow(EntryBatch page, int i, ValueBytes bytes) throws IOException;
 
-    /** Sets (or, null, removes) the value of any key. */
-    abstract void storeAt(K key, N namespace, int group, V value)
+    /** Sets the value of any key to what clean-up has left of it; null for nothing. */
+    abstract void retainAt(K key, N namespace, int group, V value)
             throws IOException, InterruptedException;
+
+    /** The same for a row of which something is left. */
+    void retainRow(StoredRow<K, N, V> row, V value) throws IOException, InterruptedException {
+        retainAt(row.getKey(), row.getNamespace(), row.group(), value);
+    }
+
+    /** Whether nothing is left of a value. */
+    boolean isNothing(V value) {
+        return value == null;
+    }
 
     // --------------------------------------------------------------------------- queryable state
 

@@ -1,66 +1,172 @@
 package org.flinkndb.state;
 
-import org.apache.flink.api.java.tuple.Tuple2;
+import org.apache.flink.runtime.state.StateEntry;
+import org.flinkndb.client.ScanPage;
 
-import java.util.Iterator;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
-import java.util.function.Supplier;
 
 /**
- * Walks the keys of a state in the store for incremental clean-up, over and over. Flink asks for some
- * entries at every access, so the walk is given a fiftieth of the time only: it ends early and goes on
- * later. Expired rows that it has not reached are not returned by reads. For the task thread.
+ * Walks the rows of a state in the store for incremental clean-up, over and over, a page at a time. The
+ * task never waits for a page. Flink asks for some entries at every access, which would keep the server
+ * busy with nothing else, so a page is asked for only when the time spent on pages, the server's
+ * included, is less than a fiftieth of the time that passes; pages of expired rows may take up to five
+ * times that. Expired rows that have not been reached are not returned by reads. For the task thread.
  */
-final class CleanupScan<K, N> {
+final class CleanupScan<K, N, V> {
     private static final long FIRST_CREDIT_NANOS = TimeUnit.MILLISECONDS.toNanos(200);
     private static final long SHARE = 50;
 
-    private final Supplier<Iterator<Tuple2<K, N>>> keys;
-    private final Supplier<Boolean> needed;
-    private Iterator<Tuple2<K, N>> position;
+    /** Removing all of a page's rows makes it so much cheaper. */
+    private static final double REWARD = 0.8;
+
+    private final Source<K, N, V> source;
+    private CompletableFuture<Arrived> asked;
+    private ScanPage page;
+    private int next;
+    private final BitSet expired = new BitSet();
+    private long pageNanos;
+    private int afterGroup = -1;
+    private byte[] afterKey;
+    private boolean passEnded;
     private long creditNanos = FIRST_CREDIT_NANOS;
     private long refilled = System.nanoTime();
-    private boolean passEnded;
 
-    /**
-     * @param keys starts a walk
-     * @param needed whether there may be rows that are not cached
-     */
-    CleanupScan(Supplier<Iterator<Tuple2<K, N>>> keys, Supplier<Boolean> needed) {
-        this.keys = keys;
-        this.needed = needed;
+    /** How the scan reaches rows. */
+    interface Source<K, N, V> {
+        /** Whether there may be rows that are not cached. */
+        boolean mayHaveUncached();
+
+        /** Asks for the rows after one. From here on the source knows which keys are cached. */
+        CompletableFuture<ScanPage> ask(int afterGroup, byte[] afterKey);
+
+        /** A row as Flink is to see it; null when the cache has known more of it since the page was asked for. */
+        StoredRow<K, N, V> row(ScanPage page, int i) throws IOException, InterruptedException;
+
+        /** Sets the value of a row that was just looked at to what is left of it. */
+        void retain(StoredRow<K, N, V> row, V value) throws IOException, InterruptedException;
+
+        /** Whether nothing is left of a value. */
+        boolean isNothing(V value);
+
+        /**
+         * Removes rows, but not those of which the cache has known more since the page was asked for.
+         *
+         * @return false when that is not possible now
+         */
+        boolean remove(ScanPage page, BitSet rows) throws IOException, InterruptedException;
+
+        /** No page is being looked at any more. */
+        void done();
+
+        /** The result of a request that has been answered. */
+        <X> X await(CompletableFuture<X> answered) throws IOException, InterruptedException;
+    }
+
+    private static final class Arrived {
+        private final ScanPage page;
+        private final long nanos;
+
+        private Arrived(ScanPage page, long nanos) {
+            this.page = page;
+            this.nanos = nanos;
+        }
+    }
+
+    CleanupScan(Source<K, N, V> source) {
+        this.source = source;
     }
 
     /** A new visitor begins. */
-    CleanupScan<K, N> begin() {
+    CleanupScan<K, N, V> begin() {
         passEnded = false;
         return this;
     }
 
-    boolean hasNext() {
-        if (passEnded || !needed.get() || !hasCredit()) {
-            return false;
+    /** Forgets the page: the state is read in another way from now on. */
+    void reset() {
+        asked = null;
+        page = null;
+        expired.clear();
+        source.done();
+    }
+
+    boolean hasNext() throws IOException, InterruptedException {
+        if (page == null && asked == null) {
+            askIfAllowed();
+        }
+        if (page == null && asked != null && asked.isDone()) {
+            arrived();
+        }
+        if (page != null && next == page.rows().size()) {
+            finishPage();
+        }
+        return page != null;
+    }
+
+    /** What is to be looked at of the next few rows, perhaps nothing. */
+    List<StateEntry<K, N, V>> nextEntries(int rows) throws IOException, InterruptedException {
+        long start = System.nanoTime();
+        List<StateEntry<K, N, V>> entries = new ArrayList<>(rows);
+        for (int end = Math.min(page.rows().size(), next + rows); next < end; next++) {
+            StoredRow<K, N, V> row = source.row(page, next);
+            if (row == null) {
+                continue;
+            }
+            if (row.getState() == null) {
+                expired.set(next);
+            } else {
+                entries.add(row);
+            }
+        }
+        pageNanos += System.nanoTime() - start;
+        return entries;
+    }
+
+    /** What Flink wants to be left of a row; null for nothing. */
+    void update(StoredRow<K, N, V> row, V value) throws IOException, InterruptedException {
+        if (source.isNothing(value)) {
+            expired.set(row.index());
+        } else {
+            source.retain(row, value);
+        }
+    }
+
+    private void askIfAllowed() {
+        if (passEnded || !source.mayHaveUncached() || !hasCredit()) {
+            return;
         }
         long start = System.nanoTime();
-        if (position == null) {
-            position = keys.get();
-        }
-        boolean more = position.hasNext();
-        if (!more) {
-            position = null;
-            passEnded = true;
-        }
-        spent(System.nanoTime() - start);
-        return more;
+        asked =
+                source.ask(afterGroup, afterKey)
+                        .thenApply(rows -> new Arrived(rows, System.nanoTime() - start));
     }
 
-    CleanupVisitor.Address<K, N> next() {
-        Tuple2<K, N> at = position.next();
-        return new CleanupVisitor.Address<>(at.f0, at.f1);
+    private void arrived() throws IOException, InterruptedException {
+        Arrived arrived = source.await(asked);
+        asked = null;
+        page = arrived.page;
+        pageNanos = arrived.nanos;
+        next = 0;
     }
 
-    void spent(long nanos) {
-        creditNanos -= nanos;
+    private void finishPage() throws IOException, InterruptedException {
+        long start = System.nanoTime();
+        int rows = page.rows().size();
+        int removed = expired.cardinality();
+        if (removed > 0 && !source.remove(page, expired)) {
+            return;
+        }
+        passEnded = page.done() || rows == 0;
+        afterGroup = passEnded ? -1 : page.rows().group(rows - 1);
+        afterKey = passEnded ? null : page.rows().key(rows - 1);
+        double share = rows == 0 ? 1 : 1 - REWARD * removed / rows;
+        creditNanos -= (long) (share * (pageNanos + System.nanoTime() - start));
+        reset();
     }
 
     private boolean hasCredit() {

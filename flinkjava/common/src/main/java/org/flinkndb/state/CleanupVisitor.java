@@ -2,7 +2,9 @@ package org.flinkndb.state;
 
 import org.apache.flink.runtime.state.StateEntry;
 import org.apache.flink.runtime.state.internal.InternalKvState.StateIncrementalVisitor;
+import org.flinkndb.client.StateAccess;
 
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Iterator;
@@ -15,19 +17,16 @@ import java.util.List;
 final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> {
     private final Access<K, N, V> access;
     private final Iterator<Address<K, N>> cached;
-    private final CleanupScan<K, N> stored;
+    private final CleanupScan<K, N, V> stored;
     private final int chunk;
 
-    /** How the visitor reaches the state. */
+    /** How the visitor reaches what is cached. */
     interface Access<K, N, V> {
-        /** The value that the cache has now, or null; it is neither read nor counted as used. */
+        /** What the cache has now, or null; it is neither read nor counted as used. */
         V cached(K key, N namespace);
 
-        V load(K key, N namespace, int group);
-
-        void store(K key, N namespace, int group, V value);
-
-        int groupOf(K key);
+        /** Sets a value to what is left of it; null for nothing. */
+        void retain(K key, N namespace, V value) throws IOException, InterruptedException;
     }
 
     /** Key and namespace of an entry. */
@@ -44,7 +43,7 @@ final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> 
     CleanupVisitor(
             Access<K, N, V> access,
             List<Address<K, N>> cached,
-            CleanupScan<K, N> stored,
+            CleanupScan<K, N, V> stored,
             int chunk) {
         this.access = access;
         this.cached = cached.iterator();
@@ -54,7 +53,7 @@ final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> 
 
     @Override
     public boolean hasNext() {
-        return cached.hasNext() || stored.hasNext();
+        return cached.hasNext() || StateAccess.get(stored::hasNext);
     }
 
     /**
@@ -63,28 +62,18 @@ final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> 
      */
     @Override
     public Collection<StateEntry<K, N, V>> nextEntries() {
+        if (!cached.hasNext()) {
+            return StateAccess.get(() -> stored.nextEntries(chunk));
+        }
         List<StateEntry<K, N, V>> entries = new ArrayList<>(chunk);
-        for (int looks = 0; looks < chunk && hasNext(); looks++) {
-            V value;
-            Address<K, N> at;
-            if (cached.hasNext()) {
-                at = cached.next();
-                value = access.cached(at.key, at.namespace);
-            } else {
-                long start = System.nanoTime();
-                at = stored.next();
-                value = load(at);
-                stored.spent(System.nanoTime() - start);
-            }
+        for (int looks = 0; looks < chunk && cached.hasNext(); looks++) {
+            Address<K, N> at = cached.next();
+            V value = access.cached(at.key, at.namespace);
             if (value != null) {
                 entries.add(new StateEntry.SimpleStateEntry<>(at.key, at.namespace, value));
             }
         }
         return entries;
-    }
-
-    private V load(Address<K, N> at) {
-        return access.load(at.key, at.namespace, access.groupOf(at.key));
     }
 
     @Override
@@ -94,7 +83,13 @@ final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> 
 
     @Override
     public void update(StateEntry<K, N, V> entry, V newValue) {
-        access.store(
-                entry.getKey(), entry.getNamespace(), access.groupOf(entry.getKey()), newValue);
+        StateAccess.run(
+                () -> {
+                    if (entry instanceof StoredRow) {
+                        stored.update((StoredRow<K, N, V>) entry, newValue);
+                    } else {
+                        access.retain(entry.getKey(), entry.getNamespace(), newValue);
+                    }
+                });
     }
 }

@@ -146,7 +146,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         markDirty(entry, serialized + ROW_BYTES, serialized);
     }
 
-    private List<E> elements(AbstractNdbState.ValueBytes bytes) throws IOException {
+    List<E> elements(AbstractNdbState.ValueBytes bytes) throws IOException {
         List<E> list = new ArrayList<>();
         if (bytes != null) {
             DataInputDeserializer in =

@@ -363,10 +363,10 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         return keySerializer.deserialize(in);
     }
 
-    /** The cached map if all of it is, and not empty, for a look that is no use of it. Task thread. */
+    /** What is cached of a map, or null, for a look that is no use of it. Task thread. */
     Map<UK, UV> cachedAt(K key, N namespace) {
         MapEntry<K, N, UK, UV> entry = peek(key, namespace);
-        return entry == null || !hasValue(entry) ? null : present(entry);
+        return entry == null ? null : present(entry);
     }
 
     private Map<UK, UV> present(MapEntry<K, N, UK, UV> entry) {
@@ -379,10 +379,16 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         return map.isEmpty() ? null : map;
     }
 
-    /** Clean-up replaces maps as a whole, so parts are left to that of the store. */
     @Override
     boolean hasValue(MapEntry<K, N, UK, UV> entry) {
-        return entry.complete && !entry.slots.isEmpty();
+        return !entry.slots.isEmpty();
+    }
+
+    @Override
+    boolean holds(K key, N namespace, EntryBatch page, int i) throws IOException {
+        MapEntry<K, N, UK, UV> entry = peek(key, namespace);
+        return entry != null
+                && (entry.complete || entry.slots.containsKey(mapKeys.of(userKey(page, i))));
     }
 
     @Override

@@ -8,6 +8,7 @@ import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
 import org.apache.flink.runtime.state.internal.InternalListState;
 import org.apache.flink.util.Preconditions;
+import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.StateAccess;
 import org.flinkndb.client.StateKind;
 
@@ -154,12 +155,12 @@ final class NdbListState<K, N, E> extends AbstractNdbState<K, N, List<E>>
     }
 
     @Override
-    List<E> loadAt(K key, N namespace, int group) throws IOException, InterruptedException {
-        return cache.get(key, namespace, group);
+    List<E> valueOfRow(EntryBatch page, int i, ValueBytes bytes) throws IOException {
+        return cache.elements(bytes);
     }
 
     @Override
-    void storeAt(K key, N namespace, int group, List<E> elements)
+    void retainAt(K key, N namespace, int group, List<E> elements)
             throws IOException, InterruptedException {
         cache.replace(key, namespace, group, elements == null ? Collections.emptyList() : elements);
     }

@@ -16,7 +16,7 @@ import org.flinkndb.client.StateKind;
 import java.io.IOException;
 import java.util.AbstractMap;
 import java.util.ArrayList;
-import java.util.HashMap;
+import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
@@ -207,34 +207,33 @@ final class NdbMapState<K, N, UK, UV> extends AbstractNdbState<K, N, Map<UK, UV>
         return cache.cachedAt(key, namespace);
     }
 
+    /** Of a map, entries are looked at one by one. */
     @Override
-    Map<UK, UV> loadAt(K key, N namespace, int group) throws IOException, InterruptedException {
-        MapEntry<K, N, UK, UV> entry = cache.entry(key, namespace, group);
-        if (!cache.complete(entry)) {
-            return null; // too large to be looked at as a whole
-        }
-        Map<UK, UV> map = new HashMap<>();
-        for (UK userKey : present(entry)) {
-            map.put(userKey, cache.slot(entry, userKey).value);
-        }
-        return map.isEmpty() ? null : map;
+    Map<UK, UV> valueOfRow(EntryBatch page, int i, ValueBytes bytes) throws IOException {
+        UK userKey = cache.userKey(page, i);
+        UV value = cache.readValue(codec(true).input(bytes.data, bytes.offset, bytes.length));
+        return Collections.singletonMap(userKey, value);
     }
 
+    /** Removes what is left out of what is cached; values stay. */
     @Override
-    void storeAt(K key, N namespace, int group, Map<UK, UV> map)
+    void retainAt(K key, N namespace, int group, Map<UK, UV> map)
             throws IOException, InterruptedException {
         MapEntry<K, N, UK, UV> entry = cache.entry(key, namespace, group);
-        cache.complete(entry);
         for (UK userKey : present(entry)) {
             if (map == null || !map.containsKey(userKey)) {
                 cache.remove(entry, userKey);
             }
         }
-        if (map != null) {
-            for (Map.Entry<UK, UV> e : map.entrySet()) {
-                cache.put(entry, e.getKey(), e.getValue());
-            }
-        }
+    }
+
+    /** A row is one entry, and that stays. */
+    @Override
+    void retainRow(StoredRow<K, N, Map<UK, UV>> row, Map<UK, UV> entry) {}
+
+    @Override
+    boolean isNothing(Map<UK, UV> map) {
+        return map == null || map.isEmpty();
     }
 
     @Override

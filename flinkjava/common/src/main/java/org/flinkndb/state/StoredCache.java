@@ -75,8 +75,18 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
         return addresses;
     }
 
-    /** Whether an entry holds a value, and all of it. Task thread. */
+    /** Whether an entry is known to hold something. Task thread. */
     abstract boolean hasValue(E entry);
+
+    /** Whether a row may have changed, unseen by its page, since {@link #watchRemovals}. Task thread. */
+    final boolean mayKnowMore(K key, N namespace, EntryBatch page, int i) throws IOException {
+        return mayHaveLeft(key, namespace) || holds(key, namespace, page, i);
+    }
+
+    /** Whether the cache tells what a row holds now. */
+    boolean holds(K key, N namespace, EntryBatch page, int i) throws IOException {
+        return peek(key, namespace) != null;
+    }
 
     // ----------------------------------------------------------------------------- eager recovery
 

@@ -5,6 +5,7 @@ import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
+import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.StateAccess;
 import org.flinkndb.client.StateKind;
 
@@ -68,7 +69,7 @@ abstract class ValueBasedState<K, N, V> extends AbstractNdbState<K, N, V> {
     }
 
     @Override
-    final void storeAt(K key, N namespace, int group, V value)
+    final void retainAt(K key, N namespace, int group, V value)
             throws IOException, InterruptedException {
         cache.put(key, namespace, group, value);
     }
@@ -79,8 +80,8 @@ abstract class ValueBasedState<K, N, V> extends AbstractNdbState<K, N, V> {
     }
 
     @Override
-    final V loadAt(K key, N namespace, int group) throws IOException, InterruptedException {
-        return cache.get(key, namespace, group);
+    final V valueOfRow(EntryBatch page, int i, ValueBytes bytes) throws IOException {
+        return cache.deserialize(bytes);
     }
 
     @Override

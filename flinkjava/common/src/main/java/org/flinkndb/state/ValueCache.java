@@ -119,7 +119,7 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
         markDirty(entry, ROW_BYTES);
     }
 
-    private V deserialize(AbstractNdbState.ValueBytes bytes) throws IOException {
+    V deserialize(AbstractNdbState.ValueBytes bytes) throws IOException {
         return bytes == null
                 ? null
                 : serializer.deserialize(

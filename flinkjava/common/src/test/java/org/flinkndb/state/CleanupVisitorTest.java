@@ -2,13 +2,15 @@ package org.flinkndb.state;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import org.flinkndb.client.ScanPage;
 import org.junit.jupiter.api.Test;
 
 import java.util.ArrayList;
-import java.util.Collections;
+import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 
 /** Clean-up does a bounded amount of work at each access. */
 class CleanupVisitorTest {
@@ -54,9 +56,8 @@ class CleanupVisitorTest {
         for (int i = 0; i < ADDRESSES; i++) {
             addresses.add(new CleanupVisitor.Address<>(i, ""));
         }
-        CleanupScan<Integer, String> nothing =
-                new CleanupScan<>(Collections::emptyIterator, () -> false);
-        return new CleanupVisitor<>(new Cached(), addresses, nothing, CHUNK);
+        return new CleanupVisitor<>(
+                new Cached(), addresses, new CleanupScan<>(new NothingStored()), CHUNK);
     }
 
     private final class Cached implements CleanupVisitor.Access<Integer, String, String> {
@@ -67,18 +68,50 @@ class CleanupVisitorTest {
         }
 
         @Override
-        public String load(Integer key, String namespace, int group) {
-            throw new AssertionError("only what is cached is to be looked at");
-        }
-
-        @Override
-        public void store(Integer key, String namespace, int group, String value) {
+        public void retain(Integer key, String namespace, String value) {
             throw new AssertionError("nothing has expired");
         }
+    }
+
+    /** A store of which nothing is asked. */
+    private static final class NothingStored
+            implements CleanupScan.Source<Integer, String, String> {
+        @Override
+        public boolean mayHaveUncached() {
+            return false;
+        }
 
         @Override
-        public int groupOf(Integer key) {
-            return 0;
+        public CompletableFuture<ScanPage> ask(int afterGroup, byte[] afterKey) {
+            throw new AssertionError("everything is cached");
+        }
+
+        @Override
+        public StoredRow<Integer, String, String> row(ScanPage page, int i) {
+            throw new AssertionError("no page was asked for");
+        }
+
+        @Override
+        public void retain(StoredRow<Integer, String, String> row, String value) {
+            throw new AssertionError("no row was looked at");
+        }
+
+        @Override
+        public boolean isNothing(String value) {
+            return value == null;
+        }
+
+        @Override
+        public boolean remove(ScanPage page, BitSet rows) {
+            throw new AssertionError("no page was asked for");
+        }
+
+        @Override
+        public void done() {}
+
+        @Override
+        public <X> X await(CompletableFuture<X> answered) {
+            throw new AssertionError("no page was asked for");
         }
     }
 }

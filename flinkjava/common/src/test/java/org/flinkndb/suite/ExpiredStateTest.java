@@ -40,9 +40,6 @@ class ExpiredStateTest {
 
     private static final int KEYS = 300;
 
-    /** Clean-up of the store is given little time, which passes also while the server is slow. */
-    private static final int FEW_KEYS = 30;
-
     private static final long LIFE = 1000;
     private static final long START = 1_000_000;
     private static final Duration TIMEOUT = Duration.ofSeconds(30);
@@ -175,11 +172,11 @@ class ExpiredStateTest {
             throws Exception {
         this.recovery = recovery;
         ttl = StateTtlConfig.newBuilder(Duration.ofMillis(LIFE)).cleanupFullSnapshot().build();
-        ValueState<Long> values = restoredValues(FEW_KEYS);
+        ValueState<Long> values = restoredValues(KEYS);
         now += 10 * LIFE;
-        backend.setCurrentKey((long) FEW_KEYS);
+        backend.setCurrentKey((long) KEYS);
         long end = System.nanoTime() + TIMEOUT.toNanos();
-        long rows = FEW_KEYS;
+        long rows = KEYS;
         while (rows > 1 && System.nanoTime() < end) {
             for (int i = 0; i < 10_000; i++) {
                 values.update(1L);
