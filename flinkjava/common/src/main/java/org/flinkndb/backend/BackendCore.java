@@ -32,6 +32,7 @@ import org.flinkndb.state.NdbStates;
 import org.flinkndb.state.SerializerSupport;
 import org.flinkndb.state.StateContext;
 import org.flinkndb.state.StateKeys;
+import org.flinkndb.timer.FiringTimers;
 import org.flinkndb.timer.NdbTimerQueue;
 
 import java.io.Closeable;
@@ -60,6 +61,7 @@ public final class BackendCore<K> implements StateContext<K>, Closeable {
     private final Map<String, RegisteredKeyValueStateBackendMetaInfo<?, ?>> metaInfos =
             new LinkedHashMap<>();
     private final Map<String, NdbState<K, ?, ?>> states = new LinkedHashMap<>();
+    private final FiringTimers firingTimers = new FiringTimers();
     private final TimerRegistry timers = new TimerRegistry(this);
     private SnapshotSchema schema;
 
@@ -152,6 +154,11 @@ public final class BackendCore<K> implements StateContext<K>, Closeable {
     @Override
     public SerializerSupport serializers() {
         return serializerSupport;
+    }
+
+    @Override
+    public FiringTimers firingTimers() {
+        return firingTimers;
     }
 
     public NdbSettings settings() {

@@ -64,7 +64,8 @@ final class TimerRegistry {
                             core.keyGroupRange().getEndKeyGroup(),
                             core.numberOfKeyGroups(),
                             metaInfo.getElementSerializer(),
-                            !known);
+                            !known,
+                            core.firingTimers());
             queues.put(name, queue);
         }
         return queue;

@@ -321,6 +321,11 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
         }
     }
 
+    /** What is read before it is asked for is to take a small part of the room, or it is gone by then. */
+    protected final long maxReadAlongBytes() {
+        return account.limit() / 32;
+    }
+
     /** Above this a filter of keys is not worth its room. */
     protected final long maxFilterBytes() {
         return account.limit() / 8;

@@ -8,10 +8,13 @@ import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.queryablestate.client.state.serialization.KvStateSerializer;
 import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
+import org.apache.flink.runtime.state.VoidNamespace;
+import org.apache.flink.streaming.api.operators.InternalTimer;
 import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.StateKind;
 
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.List;
 
 /** What all kinds of state have in common: registration, key bytes, scans, migration. */
@@ -156,6 +159,52 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         return readRow(group, bytes.getSharedBuffer(), bytes.length());
     }
 
+    /** Reads the row of a key and namespace and, with the same request, the rows of others. Task thread. */
+    final Answer<K, N> readRows(
+            K key, N namespace, int group, List<CleanupVisitor.Address<K, N>> along)
+            throws IOException, InterruptedException {
+        EntryBatch request = new EntryBatch(1 + along.size());
+        addToRequest(request, key, namespace, group);
+        for (CleanupVisitor.Address<K, N> at : along) {
+            addToRequest(request, at.key(), at.namespace(), groupOf(at.key()));
+        }
+        return new Answer<>(context.session().await(context.session().read(request)), along);
+    }
+
+    private void addToRequest(EntryBatch request, K key, N namespace, int group)
+            throws IOException {
+        DataOutputSerializer bytes = taskCodec.startKey(key, namespace);
+        byte[] data = bytes.getSharedBuffer();
+        request.add(wireIndex, group, EntryBatch.OP_NONE, data, 0, bytes.length(), data, 0, 0);
+    }
+
+    final int groupOf(K key) {
+        return KeyGroupRangeAssignment.assignToKeyGroup(key, context.numberOfKeyGroups());
+    }
+
+    /**
+     * Where the state is likely to be asked next, when it is asked for a key and namespace now: if that
+     * is for a timer, the timers after it will ask too. Timers of a window ask in its namespace.
+     */
+    @SuppressWarnings("unchecked") // the timers of a queue are of one kind
+    final List<CleanupVisitor.Address<K, N>> askedNext(K key, N namespace, int limit)
+            throws IOException {
+        InternalTimer<?, ?> now = context.firingTimers().last();
+        if (now == null || !key.equals(keyForm.of((K) now.getKey()))) {
+            return List.of();
+        }
+        boolean sameNamespace = namespace.equals(VoidNamespace.INSTANCE);
+        if (!sameNamespace && !namespace.equals(now.getNamespace())) {
+            return List.of();
+        }
+        List<CleanupVisitor.Address<K, N>> next = new ArrayList<>(limit);
+        for (InternalTimer<?, ?> timer : context.firingTimers().next(limit)) {
+            N at = sameNamespace ? namespace : cached((N) timer.getNamespace());
+            next.add(new CleanupVisitor.Address<>(keyForm.of((K) timer.getKey()), at));
+        }
+        return next;
+    }
+
     final EntryBatch readRow(int group, byte[] key, int keyLength)
             throws IOException, InterruptedException {
         EntryBatch request = new EntryBatch(1, keyLength, 0);
@@ -259,10 +308,7 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
                     @Override
                     public void retain(K key, N namespace, V value)
                             throws IOException, InterruptedException {
-                        int group =
-                                KeyGroupRangeAssignment.assignToKeyGroup(
-                                        key, context.numberOfKeyGroups());
-                        retainAt(key, namespace, group, value);
+                        retainAt(key, namespace, groupOf(key), value);
                     }
                 };
         if (!cleanupPace.mayBegin(cache().cachedEntries())) {

@@ -38,6 +38,14 @@ final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> 
             this.key = key;
             this.namespace = namespace;
         }
+
+        K key() {
+            return key;
+        }
+
+        N namespace() {
+            return namespace;
+        }
     }
 
     CleanupVisitor(

@@ -115,7 +115,8 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         if (mayBeOnItsWay(entry)) {
             writeBehind().awaitSealed(); // appends of ended epochs must have been sent
         }
-        EntryBatch row = state.readRow(entry.key(), entry.namespace(), entry.group());
+        Answer<K, N> answer = readAlong(entry.key(), entry.namespace(), entry.group());
+        EntryBatch row = answer.found(0) ? answer.rows() : null;
         if (row == null) {
             answeredAbsent();
         }
@@ -130,6 +131,7 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         if (row != null && lostElements(bytes)) {
             replaceExpired(entry, bytes);
         }
+        takeInAlong(answer);
     }
 
     private static boolean lostElements(AbstractNdbState.ValueBytes bytes) {
@@ -164,10 +166,12 @@ final class ListCache<K, N, E> extends StoredCache<K, N, ListEntry<K, N, E>> {
         if (peek(key, namespace) == null) {
             ListEntry<K, N, E> entry =
                     new ListEntry<>(key, namespace, hash(key, namespace), page.group(i));
-            AbstractNdbState.ValueBytes bytes = state.filtered(page, i);
+            entry.absentInStore = page.op(i) == EntryBatch.OP_DELETE;
+            AbstractNdbState.ValueBytes bytes =
+                    entry.absentInStore ? null : state.filtered(page, i);
             entry.list = elements(bytes);
             insert(entry, sizes.heap(page.valueLength(i)));
-            if (lostElements(bytes)) {
+            if (!entry.absentInStore && lostElements(bytes)) {
                 replaceExpired(entry, bytes);
             }
         }

@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 
 /** The cache of a map state. Setting and removing never read. */
 final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, UV>> {
@@ -87,12 +88,13 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     }
 
     /** What is known of a map key, which is read if needed. The value may be handed out. */
-    MapEntry.Slot<UK, UV> slot(MapEntry<K, N, UK, UV> entry, UK userKey)
+    MapEntry.Slot<UK, UV> slot(MapEntry<K, N, UK, UV> found, UK userKey)
             throws IOException, InterruptedException {
+        MapEntry<K, N, UK, UV> entry = found;
         Object at = mapKeys.of(userKey);
         MapEntry.Slot<UK, UV> slot = entry.slots.get(at);
         if (slot == null && !entry.complete && entry.slots.isEmpty() && mapsAreSmall()) {
-            readSmallMap(entry);
+            entry = readSmallMap(entry);
             slot = entry.slots.get(at);
         }
         if (slot == null) {
@@ -115,26 +117,60 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         return smallMaps * 2 >= pagesOfMaps || pagesOfMaps < 16;
     }
 
-    /** Reads a page of rows instead of one: the other map keys are likely to be asked for next. */
-    private void readSmallMap(MapEntry<K, N, UK, UV> entry)
+    /**
+     * Reads a page of rows instead of one, since the other map keys are likely to be asked for next,
+     * and pages of the maps that timers will ask for next.
+     *
+     * @return the map's entry, which is another one if those maps have evicted it
+     */
+    private MapEntry<K, N, UK, UV> readSmallMap(MapEntry<K, N, UK, UV> entry)
             throws IOException, InterruptedException {
-        ScanPage page =
-                state.context()
-                        .session()
-                        .await(
-                                state.context()
-                                        .session()
-                                        .scan(request(entry).withLimit(SMALL_MAP_ROWS)));
+        long bytes = SMALL_MAP_ROWS * (sizes.serialized() + SLOT_BYTES);
+        List<CleanupVisitor.Address<K, N>> along = along(entry.key(), entry.namespace(), bytes);
+        CompletableFuture<ScanPage> first = scanSmall(entry.key(), entry.namespace());
+        List<CompletableFuture<ScanPage>> pages = new ArrayList<>(along.size());
+        for (CleanupVisitor.Address<K, N> at : along) {
+            pages.add(scanSmall(at.key(), at.namespace()));
+        }
+        for (int i = 0; i < along.size(); i++) {
+            takeInAlong(along.get(i), state.context().session().await(pages.get(i)));
+        }
+        ScanPage page = state.context().session().await(first);
+        MapEntry<K, N, UK, UV> now = cachedNow(entry);
+        takeInPage(now, page);
+        pagesOfMaps++;
+        smallMaps += page.done() ? 1 : 0;
+        return now;
+    }
+
+    private CompletableFuture<ScanPage> scanSmall(K key, N namespace) throws IOException {
+        return state.context()
+                .session()
+                .scan(request(key, namespace, state.groupOf(key)).withLimit(SMALL_MAP_ROWS));
+    }
+
+    private void takeInPage(MapEntry<K, N, UK, UV> entry, ScanPage page)
+            throws IOException, InterruptedException {
         for (int i = 0; i < page.rows().size(); i++) {
             addStored(entry, page.rows(), i);
         }
-        pagesOfMaps++;
         if (page.done()) {
             entry.complete = true;
-            smallMaps++;
         }
         if (page.rows().isEmpty()) {
             answeredAbsent();
+        }
+    }
+
+    private void takeInAlong(CleanupVisitor.Address<K, N> at, ScanPage page)
+            throws IOException, InterruptedException {
+        K key = keep(at.key());
+        N namespace = keepNamespace(at.namespace());
+        if (peek(key, namespace) == null) { // two timers may have the same
+            MapEntry<K, N, UK, UV> entry =
+                    new MapEntry<>(key, namespace, hash(key, namespace), state.groupOf(key));
+            insert(entry, sizes.heap(0));
+            takeInPage(entry, page);
         }
     }
 
@@ -345,13 +381,13 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
 
     /** All rows of a map, as the store has them. */
     RowScan scan(MapEntry<K, N, UK, UV> entry) throws IOException {
-        return new RowScan(state.context().session(), request(entry));
+        return new RowScan(
+                state.context().session(), request(entry.key(), entry.namespace(), entry.group()));
     }
 
-    private ScanRequest request(MapEntry<K, N, UK, UV> entry) throws IOException {
-        byte[] prefix = state.codec(true).keyBytes(entry.key(), entry.namespace());
-        return ScanRequest.byGroup(state.wireIndex(), entry.group(), entry.group())
-                .withPrefix(prefix);
+    private ScanRequest request(K key, N namespace, int group) throws IOException {
+        byte[] prefix = state.codec(true).keyBytes(key, namespace);
+        return ScanRequest.byGroup(state.wireIndex(), group, group).withPrefix(prefix);
     }
 
     UK userKey(EntryBatch page, int i) throws IOException {

@@ -7,6 +7,7 @@ import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
 import org.flinkndb.cache.CacheBudget;
 import org.flinkndb.cache.WriteBehind;
 import org.flinkndb.client.StateSession;
+import org.flinkndb.timer.FiringTimers;
 
 /** What a state object needs of its backend. Implemented by the keyed state backend. */
 public interface StateContext<K> {
@@ -34,6 +35,9 @@ public interface StateContext<K> {
     WriteBehind writeBehind();
 
     CacheBudget.Account cacheAccount();
+
+    /** Tells which timers fire next. Task thread. */
+    FiringTimers firingTimers();
 
     /** What depends on the Flink line when serializers change. */
     SerializerSupport serializers();

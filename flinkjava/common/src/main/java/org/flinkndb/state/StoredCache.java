@@ -35,9 +35,16 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
     /** About what sending a change of a row takes, apart from the value. */
     static final int ROW_BYTES = 32;
 
+    /** So many rows are read along at most: enough for the way to the server to matter little. */
+    private static final int READ_ALONG_ROWS = 64;
+
+    /** What a row is taken for before one was read. */
+    private static final int FIRST_ROW_BYTES = 4096;
+
     private final AbstractNdbState<K, N, ?> state;
     private RowScan load;
     private long removalsBefore;
+    private long averageRowBytes = FIRST_ROW_BYTES;
     private int absentAnswers;
     private CompletableFuture<AbsenceFilter> storedKeys;
 
@@ -86,6 +93,45 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
     /** Whether the cache tells what a row holds now. */
     boolean holds(K key, N namespace, EntryBatch page, int i) throws IOException {
         return peek(key, namespace) != null;
+    }
+
+    // ---------------------------------------------------------------------------- reading along
+
+    /** Reads a row that is not cached, and those that timers will ask for next. */
+    final Answer<K, N> readAlong(K key, N namespace, int group)
+            throws IOException, InterruptedException {
+        Answer<K, N> answer =
+                state.readRows(key, namespace, group, along(key, namespace, averageRowBytes));
+        if (answer.found(0)) {
+            averageRowBytes += (answer.rows().valueLength(0) - averageRowBytes) / 8;
+        }
+        return answer;
+    }
+
+    /** What is worth to be read along with a key and namespace, if so many bytes are read of each. */
+    final List<CleanupVisitor.Address<K, N>> along(K key, N namespace, long bytesOfEach)
+            throws IOException {
+        long limit =
+                Math.min(READ_ALONG_ROWS, maxReadAlongBytes() / Math.max(ROW_BYTES, bytesOfEach));
+        List<CleanupVisitor.Address<K, N>> along = new ArrayList<>();
+        for (CleanupVisitor.Address<K, N> at : state.askedNext(key, namespace, (int) limit)) {
+            if (peek(at.key(), at.namespace()) == null
+                    && !knownAbsent(hash(at.key(), at.namespace()))) {
+                along.add(at);
+            }
+        }
+        return along;
+    }
+
+    /** Caches what was read along, which may evict the first row's entry. */
+    final void takeInAlong(Answer<K, N> answer) throws IOException, InterruptedException {
+        for (int i = 0; i < answer.along().size(); i++) {
+            CleanupVisitor.Address<K, N> at = answer.along().get(i);
+            takeInRow(keep(at.key()), keepNamespace(at.namespace()), answer.rows(), i + 1);
+            if (!answer.found(i + 1)) {
+                answeredAbsent();
+            }
+        }
     }
 
     // ----------------------------------------------------------------------------- eager recovery
@@ -140,7 +186,7 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
         return true;
     }
 
-    /** Caches a row of the store unless something newer is cached. */
+    /** Caches a row of the store, or (DELETE) that there is none, unless something newer is cached. */
     abstract void takeInRow(K key, N namespace, EntryBatch page, int i)
             throws IOException, InterruptedException;
 

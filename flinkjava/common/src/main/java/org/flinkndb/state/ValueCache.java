@@ -80,14 +80,15 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
         boolean expired = false;
         long serialized = 0;
         entry.absentInStore = knownAbsent(hash);
+        Answer<K, N> answer = null;
         if (!entry.absentInStore) {
-            EntryBatch row = state.readRow(key, namespace, group);
-            if (row == null) {
+            answer = readAlong(key, namespace, group);
+            if (!answer.found(0)) {
                 entry.absentInStore = true;
                 answeredAbsent();
             } else {
-                serialized = row.valueLength(0);
-                entry.value = deserialize(state.filtered(row, 0));
+                serialized = answer.rows().valueLength(0);
+                entry.value = deserialize(state.filtered(answer.rows(), 0));
                 sizes.learnRead(serialized, entry.value);
                 expired = entry.value == null;
             }
@@ -95,6 +96,9 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
         insert(entry, sizes.heap(serialized));
         if (expired) {
             removeExpired(entry);
+        }
+        if (answer != null) {
+            takeInAlong(answer);
         }
         return entry;
     }
@@ -105,10 +109,13 @@ final class ValueCache<K, N, V> extends StoredCache<K, N, ValueEntry<K, N, V>> {
         if (peek(key, namespace) == null) {
             ValueEntry<K, N, V> entry =
                     new ValueEntry<>(key, namespace, hash(key, namespace), page.group(i));
-            entry.value = deserialize(state.filtered(page, i));
-            sizes.learnRead(page.valueLength(i), entry.value);
+            entry.absentInStore = page.op(i) == EntryBatch.OP_DELETE;
+            if (!entry.absentInStore) {
+                entry.value = deserialize(state.filtered(page, i));
+                sizes.learnRead(page.valueLength(i), entry.value);
+            }
             insert(entry, sizes.heap(page.valueLength(i)));
-            if (entry.value == null) {
+            if (entry.value == null && !entry.absentInStore) {
                 removeExpired(entry);
             }
         }

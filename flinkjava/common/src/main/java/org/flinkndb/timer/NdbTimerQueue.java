@@ -7,6 +7,7 @@ import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
 import org.apache.flink.runtime.state.KeyGroupedInternalPriorityQueue;
 import org.apache.flink.runtime.state.Keyed;
 import org.apache.flink.runtime.state.PriorityComparable;
+import org.apache.flink.streaming.api.operators.InternalTimer;
 import org.apache.flink.streaming.api.operators.TimerSerializer;
 import org.apache.flink.util.CloseableIterator;
 import org.apache.flink.util.FlinkRuntimeException;
@@ -64,6 +65,8 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
     /** Whether a caller may go on to change the key or namespace of a timer that was added. */
     private final boolean mutable;
 
+    private final FiringTimers firing;
+
     private final TreeMap<Timer<T>, T> timers;
 
     /** The last timer that memory covers; null with complete = false: it covers none. */
@@ -83,7 +86,8 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
             int lastGroup,
             int keyGroups,
             TypeSerializer<T> serializer,
-            boolean knownEmpty) {
+            boolean knownEmpty,
+            FiringTimers firing) {
         this.session = session;
         this.writeBehind = writeBehind;
         this.wireIndex = wireIndex;
@@ -92,6 +96,7 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
         this.keyGroups = keyGroups;
         this.serializer = serializer;
         this.complete = knownEmpty;
+        this.firing = firing;
         this.byteOrdered = serializer instanceof TimerSerializer;
         this.mutable = !serializer.isImmutableType();
         this.timers = new TreeMap<>(byteOrdered ? NdbTimerQueue::compareBytes : this::compare);
@@ -171,7 +176,21 @@ public final class NdbTimerQueue<T extends PriorityComparable<? super T> & Keyed
             return null;
         }
         noteRemoved(first.getKey().bytes, first.getKey().group);
+        firing.polled(this, first.getValue());
         return first.getValue();
+    }
+
+    /** The first timers in memory that are due at a time, as many as wanted at most. */
+    List<InternalTimer<?, ?>> timersUntil(long millis, int limit) {
+        List<InternalTimer<?, ?>> due = new ArrayList<>(limit);
+        for (T element : timers.values()) {
+            InternalTimer<?, ?> timer = (InternalTimer<?, ?>) element;
+            if (due.size() == limit || timer.getTimestamp() > millis) {
+                break;
+            }
+            due.add(timer);
+        }
+        return due;
     }
 
     @Override
