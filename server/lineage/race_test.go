@@ -277,3 +277,17 @@ func TestReadsWhileWritingAndFlattening(t *testing.T) {
 		t.Fatal("no write was seen")
 	}
 }
+
+// TestSnapshotThatWasCommittedLate has the store try a snapshot's transaction again that was committed after all: later
+// writes must keep what the snapshot sees.
+func TestSnapshotThatWasCommittedLate(t *testing.T) {
+	st := &lateCommits{Store: memory.New()}
+	l := openLineage(t, st, Options{})
+	s := openForRace(t, l, "t", nil)
+	putKeys(t, s, 1, 1, 0, 10)
+	st.on = true
+	takeSnapshot(t, s, "late", 1)
+	st.on = false
+	putKeys(t, s, 2, 2, 0, 10)
+	expectKeys(t, openForRace(t, l, "restored", []Base{{"late", Range{0, 0}}}), 10, "1")
+}

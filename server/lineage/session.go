@@ -397,12 +397,14 @@ func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResu
 		if err != nil {
 			return err
 		}
-		// A client that lost its connection repeats the request, perhaps after writes of later epochs.
-		known, err := tx.Meta(snapshotKey(r.ID))
-		if err != nil {
+		// A client that lost its connection repeats the request, perhaps after writes of later epochs. And the store
+		// repeats a transaction that it took for lost: then it is this call that has made the record.
+		known := &snapshotRecord{}
+		if repeated, err = readRecord(tx.Meta, snapshotKey(r.ID), known); err != nil {
 			return err
 		}
-		if repeated = known != nil; repeated {
+		if repeated {
+			record = known
 			return writeLane(tx, s.record.ID, progress) // durable when the snapshot is
 		}
 		if progress.Applied < r.LastSeq {
@@ -423,10 +425,14 @@ func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResu
 		return SnapshotResult{}, nil, fmt.Errorf("snapshot %s: %w", r.ID, err)
 	}
 	if repeated {
-		return SnapshotResult{}, commit, nil // the catalog has it, perhaps confirmed
+		result = SnapshotResult{}
 	}
 	// From here on writes of later epochs must keep what the snapshot sees.
-	s.l.catalog.change(func() { s.l.catalog.snapshots[r.ID] = record })
+	s.l.catalog.change(func() {
+		if !repeated || s.l.catalog.snapshots[r.ID] == nil { // what the catalog has may be newer: confirmed
+			s.l.catalog.snapshots[r.ID] = record
+		}
+	})
 	return result, commit, nil
 }
 
