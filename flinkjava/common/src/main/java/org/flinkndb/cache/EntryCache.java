@@ -96,6 +96,16 @@ public abstract class EntryCache<K, N, E extends CacheEntry<K, N>>
         return null;
     }
 
+    /** Whether an entry has not been evicted. */
+    protected final boolean isCached(E entry) {
+        CacheEntry<K, N>[] table = slots;
+        CacheEntry<K, N> e = table[entry.hash() & (table.length - 1)];
+        while (e != null && e != entry) {
+            e = e.next;
+        }
+        return e != null;
+    }
+
     /** Whether a key that is not cached is known not to be in the store. */
     protected final boolean knownAbsent(int hash) {
         if (storeUnknown && (stored == null || stored.mayContain(hash))) {

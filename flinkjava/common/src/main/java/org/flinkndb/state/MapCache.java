@@ -88,13 +88,12 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     }
 
     /** What is known of a map key, which is read if needed. The value may be handed out. */
-    MapEntry.Slot<UK, UV> slot(MapEntry<K, N, UK, UV> found, UK userKey)
+    MapEntry.Slot<UK, UV> slot(MapEntry<K, N, UK, UV> entry, UK userKey)
             throws IOException, InterruptedException {
-        MapEntry<K, N, UK, UV> entry = found;
         Object at = mapKeys.of(userKey);
         MapEntry.Slot<UK, UV> slot = entry.slots.get(at);
         if (slot == null && !entry.complete && entry.slots.isEmpty() && mapsAreSmall()) {
-            entry = readSmallMap(entry);
+            readSmallMap(entry);
             slot = entry.slots.get(at);
         }
         if (slot == null) {
@@ -120,33 +119,34 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     /**
      * Reads a page of rows instead of one, since the other map keys are likely to be asked for next,
      * and pages of the maps that timers will ask for next.
-     *
-     * @return the map's entry, which is another one if those maps have evicted it
      */
-    private MapEntry<K, N, UK, UV> readSmallMap(MapEntry<K, N, UK, UV> entry)
+    private void readSmallMap(MapEntry<K, N, UK, UV> entry)
             throws IOException, InterruptedException {
         long bytes = SMALL_MAP_ROWS * (sizes.serialized() + SLOT_BYTES);
         List<CleanupVisitor.Address<K, N>> along = along(entry.key(), entry.namespace(), bytes);
-        CompletableFuture<ScanPage> first = scanSmall(entry.key(), entry.namespace());
+        CompletableFuture<ScanPage> first =
+                scanSmall(entry.key(), entry.namespace(), entry.group());
         List<CompletableFuture<ScanPage>> pages = new ArrayList<>(along.size());
         for (CleanupVisitor.Address<K, N> at : along) {
-            pages.add(scanSmall(at.key(), at.namespace()));
+            pages.add(scanSmall(at.key(), at.namespace(), state.groupOf(at.key())));
         }
         for (int i = 0; i < along.size(); i++) {
             takeInAlong(along.get(i), state.context().session().await(pages.get(i)));
         }
         ScanPage page = state.context().session().await(first);
-        MapEntry<K, N, UK, UV> now = cachedNow(entry);
-        takeInPage(now, page);
+        if (!isCached(entry)) {
+            insert(entry, sizes.heap(0)); // those maps have evicted it
+        }
+        takeInPage(entry, page);
         pagesOfMaps++;
         smallMaps += page.done() ? 1 : 0;
-        return now;
     }
 
-    private CompletableFuture<ScanPage> scanSmall(K key, N namespace) throws IOException {
+    private CompletableFuture<ScanPage> scanSmall(K key, N namespace, int group)
+            throws IOException {
         return state.context()
                 .session()
-                .scan(request(key, namespace, state.groupOf(key)).withLimit(SMALL_MAP_ROWS));
+                .scan(request(key, namespace, group).withLimit(SMALL_MAP_ROWS));
     }
 
     private void takeInPage(MapEntry<K, N, UK, UV> entry, ScanPage page)
@@ -164,11 +164,10 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
 
     private void takeInAlong(CleanupVisitor.Address<K, N> at, ScanPage page)
             throws IOException, InterruptedException {
-        K key = keep(at.key());
-        N namespace = keepNamespace(at.namespace());
-        if (peek(key, namespace) == null) { // two timers may have the same
+        if (peek(at.key(), at.namespace()) == null) { // two timers may have the same
+            int hash = hash(at.key(), at.namespace());
             MapEntry<K, N, UK, UV> entry =
-                    new MapEntry<>(key, namespace, hash(key, namespace), state.groupOf(key));
+                    new MapEntry<>(at.key(), at.namespace(), hash, state.groupOf(at.key()));
             insert(entry, sizes.heap(0));
             takeInPage(entry, page);
         }

@@ -127,7 +127,7 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
     final void takeInAlong(Answer<K, N> answer) throws IOException, InterruptedException {
         for (int i = 0; i < answer.along().size(); i++) {
             CleanupVisitor.Address<K, N> at = answer.along().get(i);
-            takeInRow(keep(at.key()), keepNamespace(at.namespace()), answer.rows(), i + 1);
+            takeInRow(at.key(), at.namespace(), answer.rows(), i + 1);
             if (!answer.found(i + 1)) {
                 answeredAbsent();
             }
