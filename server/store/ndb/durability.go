@@ -219,7 +219,7 @@ func (c *session) probe(writer uint64, trail *probeTrail, tickets []*ticket) (ui
 		return 0, errCommitsLost
 	}
 	next := max(found, trail.tried) + 1
-	if _, err := c.exec(mark{probeSlot, next}.statement(writer)); err != nil {
+	if _, err := c.exec(mark{probeSlot, next}.write(writer)); err != nil {
 		c.discard()
 		return 0, err
 	}

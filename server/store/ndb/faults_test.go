@@ -389,7 +389,7 @@ func TestProbesNoticeLosses(t *testing.T) {
 	s := openTest(t, ndbURL(t))
 	commit := func() *ticket {
 		m := s.marks.take()
-		exec(t, s, m.statement(s.writer))
+		exec(t, s, m.write(s.writer))
 		return &ticket{mark: m}
 	}
 	probe := func(trail *probeTrail, tickets ...*ticket) error {

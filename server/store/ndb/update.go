@@ -113,7 +113,7 @@ func (s *Store) commit(c *session, wrote bool) (store.Commit, error) {
 }
 
 func (s *Store) commitMarked(c *session, m mark) error {
-	_, err := c.exec(m.statement(s.writer) + "; COMMIT")
+	_, err := c.exec(m.write(s.writer) + "; COMMIT")
 	if err == nil {
 		return nil
 	}
@@ -131,18 +131,20 @@ func (s *Store) commitMarked(c *session, m mark) error {
 	return err
 }
 
-// outcome says whether the transaction that left mark was committed. It waits for the row lock of
-// the mark, so that a transaction that is still in progress somewhere is decided when it answers.
+// outcome says whether the transaction that left mark was committed, and settles it: what was not committed never will
+// be. It waits for the row lock of the mark, so that a transaction that is still in progress somewhere is decided when it
+// answers.
 func (s *Store) outcome(ctx context.Context, m mark) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outcomeTimeout)
 	defer cancel()
+	verdict := s.marks.verdict(m)
 	var last error
 	for attempt := 0; ; attempt++ {
 		h := s.hosts.pick()
 		var seq uint64
 		last = s.withSession(ctx, h.aux, func(c *session) error {
 			var err error
-			seq, err = c.lockedSeq(s.writer, m.slot)
+			seq, err = c.settle(s.writer, m, verdict)
 			return err
 		})
 		if last == nil {
@@ -158,17 +160,30 @@ func (s *Store) outcome(ctx context.Context, m mark) (bool, error) {
 	}
 }
 
-// lockedSeq reads the sequence number of a slot after locking it for a moment; 0 if there is none.
-func (c *session) lockedSeq(writer uint64, slot uint32) (seq uint64, err error) {
+// settle puts the verdict where the mark should be, unless the mark is there, and returns the sequence number that is
+// there then. A COMMIT that is still on its way, in the network or in a MySQL server that hangs, comes with the mark, and
+// fails at the verdict: the transaction is repeated meanwhile, and must not happen twice.
+func (c *session) settle(writer uint64, m, verdict mark) (seq uint64, err error) {
 	if _, err := c.exec("START TRANSACTION"); err != nil {
 		return 0, err
 	}
-	defer c.rollback()
-	err = c.query(fmt.Sprintf("SELECT seq FROM server_commit WHERE writer=%d AND slot=%d FOR UPDATE", writer, slot),
+	defer func() {
+		if err != nil {
+			c.rollback()
+		}
+	}()
+	if _, err := c.exec(verdict.statement(writer, fmt.Sprintf("IF(seq=%d,seq,%d)", m.seq, verdict.seq))); err != nil {
+		return 0, err
+	}
+	err = c.query(fmt.Sprintf("SELECT seq FROM server_commit WHERE writer=%d AND slot=%d FOR UPDATE", writer, m.slot),
 		func(columns []driver.Value) error {
 			seq, err = asUint(columns[0])
 			return err
 		})
+	if err != nil {
+		return 0, err
+	}
+	_, err = c.exec("COMMIT")
 	return seq, err
 }
 
@@ -179,8 +194,16 @@ type mark struct {
 	seq  uint64
 }
 
-func (m mark) statement(writer uint64) string {
-	return fmt.Sprintf("REPLACE INTO server_commit (writer,slot,seq,at) VALUES (%d,%d,%d,%d)", writer, m.slot, m.seq, time.Now().Unix())
+// write leaves the mark. Above a verdict on it the statement fails: seq cannot be NULL.
+func (m mark) write(writer uint64) string {
+	return m.statement(writer, fmt.Sprintf("IF(seq<%d,%d,NULL)", m.seq, m.seq))
+}
+
+// statement writes the mark's row; seq is what becomes of the sequence number of one that is there.
+func (m mark) statement(writer uint64, seq string) string {
+	now := time.Now().Unix()
+	return fmt.Sprintf("INSERT INTO server_commit (writer,slot,seq,at) VALUES (%d,%d,%d,%d) ON DUPLICATE KEY UPDATE seq=%s,at=%d",
+		writer, m.slot, m.seq, now, seq, now)
 }
 
 // marks hands out marks. Slot 0 is the durability probe's.
@@ -202,6 +225,14 @@ func (ms *marks) take() mark {
 	}
 	ms.last++
 	return mark{ms.last, ms.seq}
+}
+
+// verdict is what settles that the transaction of a mark was not committed: newer than it, older than the next of its slot.
+func (ms *marks) verdict(m mark) mark {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	ms.seq++
+	return mark{m.slot, ms.seq}
 }
 
 // giveBack frees the slot.
