@@ -13,9 +13,49 @@ import (
 	"github.com/flinkndb/flinkndb/tests/freeport"
 )
 
-// TestTLS runs a job whose TaskManagers and JobManager reach the server by TCP only, with certificates on both
-// sides and a token, and demands that the JobManager could release what it discarded.
+// TestTLS takes a job whose TaskManagers and JobManager reach the server by TCP only, with certificates on both sides
+// and a token, through native savepoints and a retained checkpoint, in which all that is about a snapshot happens
+// outside of a session: it is opened by another backend, and released by the JobManager.
 func TestTLS(t *testing.T) {
+	e := newTLSEnvironment(t)
+	l := ledger{keys: 200, records: 90_000, rate: 2_000}
+	jar := e.upload()
+	job := e.submit(jar, l.run(1))
+	restart := func(parallelism int, path, claim, backend string) {
+		t.Helper()
+		t.Logf("parallelism %d from %s (%s, %s)", parallelism, path, claim, backend)
+		run := l.run(parallelism)
+		run.SavepointPath, run.ClaimMode, run.Config = path, claim, map[string]string{"state.backend.type": backend}
+		job = e.submit(jar, run)
+		e.awaitRunning(job)
+		e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 2))
+	}
+	savepoint := func(stop bool) string {
+		t.Helper()
+		path, err := e.cluster.Savepoint(e.ctx, job, "NATIVE", stop)
+		e.must(err)
+		return path
+	}
+	e.awaitRunning(job)
+	e.must(e.cluster.AwaitCheckpoints(e.ctx, job, 2))
+	beside := savepoint(false) // while the job goes on
+	kept := savepoint(true)
+	restart(2, kept, "NO_CLAIM", "org.flinkndb.NdbStateBackendFactory")
+	restart(1, savepoint(true), "CLAIM", "org.flinkndb.NdbStateBackendFactory")
+	restart(2, e.cancelWithCheckpoint(job), "CLAIM", "org.flinkndb.NdbStateBackendFactory")
+	restart(1, savepoint(true), "CLAIM", "rocksdb") // opens ndb://…/refs/… as a canonical savepoint
+	for _, path := range []string{beside, kept} {
+		e.must(e.cluster.DisposeByCommand(e.ctx, path))
+	}
+	e.awaitFinished(job)
+	e.verify(l)
+	e.checkGarbage()
+	e.awaitEmptyStore() // what was claimed was released by the JobManager, what was not by the command
+}
+
+// newTLSEnvironment is newEnvironment with a server that wants a client's certificate and a token.
+func newTLSEnvironment(t *testing.T) *environment {
+	t.Helper()
 	dir := t.TempDir()
 	ca := certs.NewAuthority(t, dir, "ca")
 	ca.Issue(t, "server", time.Hour)
@@ -26,7 +66,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("FLINKNDB_TOKEN_FILE", at("token")) // for the server and the commands that ask it
-	e := newEnvironment(t, flinkcluster.Options{TaskManagers: 1, Slots: 2, Config: map[string]string{
+	return newEnvironment(t, flinkcluster.Options{TaskManagers: 1, Slots: 2, Config: map[string]string{
 		"state.backend.ndb.address":     address,
 		"state.backend.ndb.tls.enabled": "true",
 		"state.backend.ndb.tls.ca":      at("ca.pem"),
@@ -34,10 +74,4 @@ func TestTLS(t *testing.T) {
 		"state.backend.ndb.tls.key":     at("client.key"),
 		"state.backend.ndb.token-file":  at("token"),
 	}}, "--listen", "tcp://"+address, "--tls-cert", at("server.pem"), "--tls-key", at("server.key"), "--tls-client-ca", at("ca.pem"))
-	l := ledger{keys: 200, records: 30_000, rate: 2_000}
-	job := e.submit(e.upload(), l.run(2))
-	e.awaitFinished(job)
-	e.verify(l)
-	e.checkGarbage()
-	e.awaitEmptyStore() // the JobManager could release its snapshots
 }

@@ -3,7 +3,6 @@ package flinkcluster
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 )
@@ -12,16 +11,14 @@ var submittedJob = regexp.MustCompile(`JobID ([0-9a-f]{32})`)
 
 // SubmitPython runs a PyFlink job with Flink's own client, as users do, and returns the job's id.
 func (c *Cluster) SubmitPython(ctx context.Context, python, script string, config map[string]string, args ...string) (string, error) {
-	command := []string{"run", "--detached", "--jobmanager", c.base[len("http://"):], "-pyexec", python, "-pyclientexec", python}
+	command := []string{"run", "--detached", "--jobmanager", c.address(), "-pyexec", python, "-pyclientexec", python}
 	for key, value := range config {
 		command = append(command, "-D"+key+"="+value)
 	}
 	command = append(append(command, "--python", script), args...)
-	cmd := exec.CommandContext(ctx, filepath.Join(c.opt.Home, "bin", "flink"), command...)
-	cmd.Env = append(c.environment(), "PYTHONPATH="+filepath.Dir(c.opt.Home))
-	out, err := cmd.CombinedOutput()
+	out, err := c.flink(ctx, []string{"PYTHONPATH=" + filepath.Dir(c.opt.Home)}, command...)
 	if err != nil {
-		return "", fmt.Errorf("flink run %s: %w:\n%s", script, err, out)
+		return "", fmt.Errorf("%s: %w", script, err)
 	}
 	found := submittedJob.FindSubmatch(out)
 	if found == nil {
