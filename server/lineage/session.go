@@ -424,9 +424,6 @@ func (s *Session) Snapshot(ctx context.Context, r SnapshotRequest) (SnapshotResu
 	if err != nil {
 		return SnapshotResult{}, nil, fmt.Errorf("snapshot %s: %w", r.ID, err)
 	}
-	if repeated {
-		result = SnapshotResult{}
-	}
 	// From here on writes of later epochs must keep what the snapshot sees.
 	s.l.catalog.change(func() {
 		if !repeated || s.l.catalog.snapshots[r.ID] == nil { // what the catalog has may be newer: confirmed

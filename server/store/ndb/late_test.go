@@ -53,10 +53,10 @@ func (l *lateLink) carry(client net.Conn) {
 		return
 	}
 	defer server.Close()
-	answers := make(chan struct{})
-	var last atomic.Pointer[[]byte]
+	var sentLate atomic.Bool
+	answered := make(chan []byte, 1) // what came after that
 	go func() {
-		defer close(answers)
+		defer close(answered)
 		buf := make([]byte, 64<<10)
 		for {
 			n, err := server.Read(buf)
@@ -64,9 +64,11 @@ func (l *lateLink) carry(client net.Conn) {
 				_ = client.Close()
 				return
 			}
-			read := bytes.Clone(buf[:n])
-			last.Store(&read)
-			_, _ = client.Write(read) // the server is heard even when the client is gone
+			if sentLate.Load() {
+				answered <- bytes.Clone(buf[:n])
+				return
+			}
+			_, _ = client.Write(buf[:n])
 		}
 	}()
 	buf := make([]byte, 64<<10)
@@ -79,13 +81,13 @@ func (l *lateLink) carry(client net.Conn) {
 		if isLate {
 			_ = client.Close()
 			time.Sleep(l.delay)
+			sentLate.Store(true)
 		}
 		if _, err := server.Write(buf[:n]); err != nil {
 			return
 		}
 		if isLate {
-			time.Sleep(l.delay)
-			l.late <- *last.Load()
+			l.late <- <-answered
 			return
 		}
 	}
