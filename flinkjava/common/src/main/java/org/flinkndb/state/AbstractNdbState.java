@@ -152,20 +152,12 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         return defaultValue == null ? null : getValueSerializer().copy(defaultValue);
     }
 
-    /** Reads one row; null when it is absent. Task thread. */
-    final EntryBatch readRow(K key, N namespace, int group)
-            throws IOException, InterruptedException {
-        DataOutputSerializer bytes = taskCodec.startKey(key, namespace);
-        return readRow(group, bytes.getSharedBuffer(), bytes.length());
-    }
-
     /** Reads the row of a key and namespace and, with the same request, the rows of others. Task thread. */
-    final Answer<K, N> readRows(
-            K key, N namespace, int group, List<CleanupVisitor.Address<K, N>> along)
+    final Answer<K, N> readRows(K key, N namespace, int group, List<Address<K, N>> along)
             throws IOException, InterruptedException {
         EntryBatch request = new EntryBatch(1 + along.size());
         addToRequest(request, key, namespace, group);
-        for (CleanupVisitor.Address<K, N> at : along) {
+        for (Address<K, N> at : along) {
             addToRequest(request, at.key(), at.namespace(), groupOf(at.key()));
         }
         return new Answer<>(context.session().await(context.session().read(request)), along);
@@ -174,8 +166,11 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
     private void addToRequest(EntryBatch request, K key, N namespace, int group)
             throws IOException {
         DataOutputSerializer bytes = taskCodec.startKey(key, namespace);
-        byte[] data = bytes.getSharedBuffer();
-        request.add(wireIndex, group, EntryBatch.OP_NONE, data, 0, bytes.length(), data, 0, 0);
+        addToRequest(request, group, bytes.getSharedBuffer(), bytes.length());
+    }
+
+    private void addToRequest(EntryBatch request, int group, byte[] key, int keyLength) {
+        request.add(wireIndex, group, EntryBatch.OP_NONE, key, 0, keyLength, key, 0, 0);
     }
 
     final int groupOf(K key) {
@@ -187,8 +182,7 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
      * is for a timer, the timers after it will ask too. Timers of a window ask in its namespace.
      */
     @SuppressWarnings("unchecked") // the timers of a queue are of one kind
-    final List<CleanupVisitor.Address<K, N>> askedNext(K key, N namespace, int limit)
-            throws IOException {
+    final List<Address<K, N>> askedNext(K key, N namespace, int limit) throws IOException {
         InternalTimer<?, ?> now = context.firingTimers().last();
         if (now == null || !key.equals(keyForm.of((K) now.getKey()))) {
             return List.of();
@@ -197,18 +191,19 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         if (!sameNamespace && !namespace.equals(now.getNamespace())) {
             return List.of();
         }
-        List<CleanupVisitor.Address<K, N>> next = new ArrayList<>(limit);
+        List<Address<K, N>> next = new ArrayList<>(limit);
         for (InternalTimer<?, ?> timer : context.firingTimers().next(limit)) {
             N at = sameNamespace ? namespace : cached((N) timer.getNamespace());
-            next.add(new CleanupVisitor.Address<>(keyForm.of((K) timer.getKey()), at));
+            next.add(new Address<>(keyForm.of((K) timer.getKey()), at));
         }
         return next;
     }
 
+    /** Reads one row; null when it is absent. */
     final EntryBatch readRow(int group, byte[] key, int keyLength)
             throws IOException, InterruptedException {
         EntryBatch request = new EntryBatch(1, keyLength, 0);
-        request.add(wireIndex, group, EntryBatch.OP_NONE, key, 0, keyLength, key, 0, 0);
+        addToRequest(request, group, key, keyLength);
         EntryBatch answer = context.session().await(context.session().read(request));
         return answer.op(0) == EntryBatch.OP_PUT ? answer : null;
     }
@@ -327,14 +322,17 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
     abstract void retainAt(K key, N namespace, int group, V value)
             throws IOException, InterruptedException;
 
-    /** The same for a row of which something is left. */
-    void retainRow(StoredRow<K, N, V> row, V value) throws IOException, InterruptedException {
+    /**
+     * The same for a row of which something is left.
+     *
+     * @return false when nothing is
+     */
+    boolean retainRow(StoredRow<K, N, V> row, V value) throws IOException, InterruptedException {
+        if (value == null) {
+            return false;
+        }
         retainAt(row.getKey(), row.getNamespace(), row.group(), value);
-    }
-
-    /** Whether nothing is left of a value. */
-    boolean isNothing(V value) {
-        return value == null;
+        return true;
     }
 
     // --------------------------------------------------------------------------- queryable state

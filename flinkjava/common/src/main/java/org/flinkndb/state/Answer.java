@@ -7,9 +7,9 @@ import java.util.List;
 /** Rows that were read: first the one that was asked for, then those that were read along with it. */
 final class Answer<K, N> {
     private final EntryBatch rows;
-    private final List<CleanupVisitor.Address<K, N>> along;
+    private final List<Address<K, N>> along;
 
-    Answer(EntryBatch rows, List<CleanupVisitor.Address<K, N>> along) {
+    Answer(EntryBatch rows, List<Address<K, N>> along) {
         this.rows = rows;
         this.along = along;
     }
@@ -25,7 +25,7 @@ final class Answer<K, N> {
     }
 
     /** Whose the rows behind the first are. */
-    List<CleanupVisitor.Address<K, N>> along() {
+    List<Address<K, N>> along() {
         return along;
     }
 }

@@ -17,14 +17,14 @@ import java.util.concurrent.TimeUnit;
  * included, is less than a fiftieth of the time that passes; pages of expired rows may take up to five
  * times that. Expired rows that have not been reached are not returned by reads. For the task thread.
  */
-final class CleanupScan<K, N, V> {
+final class CleanupScan<K, N, V> implements CleanupVisitor.Stored<K, N, V> {
     private static final long FIRST_CREDIT_NANOS = TimeUnit.MILLISECONDS.toNanos(200);
     private static final long SHARE = 50;
 
     /** Removing all of a page's rows makes it so much cheaper. */
     private static final double REWARD = 0.8;
 
-    private final Source<K, N, V> source;
+    private final StoredRows<K, N, V> stored;
     private CompletableFuture<Arrived> asked;
     private ScanPage page;
     private int next;
@@ -36,37 +36,6 @@ final class CleanupScan<K, N, V> {
     private long creditNanos = FIRST_CREDIT_NANOS;
     private long refilled = System.nanoTime();
 
-    /** How the scan reaches rows. */
-    interface Source<K, N, V> {
-        /** Whether there may be rows that are not cached. */
-        boolean mayHaveUncached();
-
-        /** Asks for the rows after one. From here on the source knows which keys are cached. */
-        CompletableFuture<ScanPage> ask(int afterGroup, byte[] afterKey);
-
-        /** A row as Flink is to see it; null when the cache has known more of it since the page was asked for. */
-        StoredRow<K, N, V> row(ScanPage page, int i) throws IOException, InterruptedException;
-
-        /** Sets the value of a row that was just looked at to what is left of it. */
-        void retain(StoredRow<K, N, V> row, V value) throws IOException, InterruptedException;
-
-        /** Whether nothing is left of a value. */
-        boolean isNothing(V value);
-
-        /**
-         * Removes rows, but not those of which the cache has known more since the page was asked for.
-         *
-         * @return false when that is not possible now
-         */
-        boolean remove(ScanPage page, BitSet rows) throws IOException, InterruptedException;
-
-        /** No page is being looked at any more. */
-        void done();
-
-        /** The result of a request that has been answered. */
-        <X> X await(CompletableFuture<X> answered) throws IOException, InterruptedException;
-    }
-
     private static final class Arrived {
         private final ScanPage page;
         private final long nanos;
@@ -77,8 +46,8 @@ final class CleanupScan<K, N, V> {
         }
     }
 
-    CleanupScan(Source<K, N, V> source) {
-        this.source = source;
+    CleanupScan(StoredRows<K, N, V> stored) {
+        this.stored = stored;
     }
 
     /** A new visitor begins. */
@@ -92,10 +61,11 @@ final class CleanupScan<K, N, V> {
         asked = null;
         page = null;
         expired.clear();
-        source.done();
+        stored.done();
     }
 
-    boolean hasNext() throws IOException, InterruptedException {
+    @Override
+    public boolean hasNext() throws IOException, InterruptedException {
         if (page == null && asked == null) {
             askIfAllowed();
         }
@@ -108,12 +78,13 @@ final class CleanupScan<K, N, V> {
         return page != null;
     }
 
-    /** What is to be looked at of the next few rows, perhaps nothing. */
-    List<StateEntry<K, N, V>> nextEntries(int rows) throws IOException, InterruptedException {
+    @Override
+    public List<StateEntry<K, N, V>> nextEntries(int rows)
+            throws IOException, InterruptedException {
         long start = System.nanoTime();
         List<StateEntry<K, N, V>> entries = new ArrayList<>(rows);
         for (int end = Math.min(page.rows().size(), next + rows); next < end; next++) {
-            StoredRow<K, N, V> row = source.row(page, next);
+            StoredRow<K, N, V> row = stored.row(page, next);
             if (row == null) {
                 continue;
             }
@@ -127,27 +98,25 @@ final class CleanupScan<K, N, V> {
         return entries;
     }
 
-    /** What Flink wants to be left of a row; null for nothing. */
-    void update(StoredRow<K, N, V> row, V value) throws IOException, InterruptedException {
-        if (source.isNothing(value)) {
+    @Override
+    public void update(StoredRow<K, N, V> row, V value) throws IOException, InterruptedException {
+        if (!stored.retain(row, value)) {
             expired.set(row.index());
-        } else {
-            source.retain(row, value);
         }
     }
 
     private void askIfAllowed() {
-        if (passEnded || !source.mayHaveUncached() || !hasCredit()) {
+        if (passEnded || !stored.mayHaveUncached() || !hasCredit()) {
             return;
         }
         long start = System.nanoTime();
         asked =
-                source.ask(afterGroup, afterKey)
+                stored.ask(afterGroup, afterKey)
                         .thenApply(rows -> new Arrived(rows, System.nanoTime() - start));
     }
 
     private void arrived() throws IOException, InterruptedException {
-        Arrived arrived = source.await(asked);
+        Arrived arrived = stored.await(asked);
         asked = null;
         page = arrived.page;
         pageNanos = arrived.nanos;
@@ -158,7 +127,7 @@ final class CleanupScan<K, N, V> {
         long start = System.nanoTime();
         int rows = page.rows().size();
         int removed = expired.cardinality();
-        if (removed > 0 && !source.remove(page, expired)) {
+        if (removed > 0 && !stored.remove(page, expired)) {
             return;
         }
         passEnded = page.done() || rows == 0;

@@ -17,7 +17,7 @@ import java.util.List;
 final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> {
     private final Access<K, N, V> access;
     private final Iterator<Address<K, N>> cached;
-    private final CleanupScan<K, N, V> stored;
+    private final Stored<K, N, V> stored;
     private final int chunk;
 
     /** How the visitor reaches what is cached. */
@@ -29,30 +29,20 @@ final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> 
         void retain(K key, N namespace, V value) throws IOException, InterruptedException;
     }
 
-    /** Key and namespace of an entry. */
-    static final class Address<K, N> {
-        private final K key;
-        private final N namespace;
+    /** What is looked at when the cached entries have been: {@link CleanupScan}. */
+    interface Stored<K, N, V> {
+        /** Whether there are rows to be looked at now. */
+        boolean hasNext() throws IOException, InterruptedException;
 
-        Address(K key, N namespace) {
-            this.key = key;
-            this.namespace = namespace;
-        }
+        /** What is to be looked at of the next few rows, perhaps nothing. */
+        List<StateEntry<K, N, V>> nextEntries(int rows) throws IOException, InterruptedException;
 
-        K key() {
-            return key;
-        }
-
-        N namespace() {
-            return namespace;
-        }
+        /** Sets a row's value to what is left of it; null for nothing. */
+        void update(StoredRow<K, N, V> row, V value) throws IOException, InterruptedException;
     }
 
     CleanupVisitor(
-            Access<K, N, V> access,
-            List<Address<K, N>> cached,
-            CleanupScan<K, N, V> stored,
-            int chunk) {
+            Access<K, N, V> access, List<Address<K, N>> cached, Stored<K, N, V> stored, int chunk) {
         this.access = access;
         this.cached = cached.iterator();
         this.stored = stored;
@@ -76,9 +66,9 @@ final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> 
         List<StateEntry<K, N, V>> entries = new ArrayList<>(chunk);
         for (int looks = 0; looks < chunk && cached.hasNext(); looks++) {
             Address<K, N> at = cached.next();
-            V value = access.cached(at.key, at.namespace);
+            V value = access.cached(at.key(), at.namespace());
             if (value != null) {
-                entries.add(new StateEntry.SimpleStateEntry<>(at.key, at.namespace, value));
+                entries.add(new StateEntry.SimpleStateEntry<>(at.key(), at.namespace(), value));
             }
         }
         return entries;

@@ -123,11 +123,11 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     private void readSmallMap(MapEntry<K, N, UK, UV> entry)
             throws IOException, InterruptedException {
         long bytes = SMALL_MAP_ROWS * (sizes.serialized() + SLOT_BYTES);
-        List<CleanupVisitor.Address<K, N>> along = along(entry.key(), entry.namespace(), bytes);
+        List<Address<K, N>> along = along(entry.key(), entry.namespace(), bytes);
         CompletableFuture<ScanPage> first =
                 scanSmall(entry.key(), entry.namespace(), entry.group());
         List<CompletableFuture<ScanPage>> pages = new ArrayList<>(along.size());
-        for (CleanupVisitor.Address<K, N> at : along) {
+        for (Address<K, N> at : along) {
             pages.add(scanSmall(at.key(), at.namespace(), state.groupOf(at.key())));
         }
         for (int i = 0; i < along.size(); i++) {
@@ -162,7 +162,7 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         }
     }
 
-    private void takeInAlong(CleanupVisitor.Address<K, N> at, ScanPage page)
+    private void takeInAlong(Address<K, N> at, ScanPage page)
             throws IOException, InterruptedException {
         if (peek(at.key(), at.namespace()) == null) { // two timers may have the same
             int hash = hash(at.key(), at.namespace());
@@ -420,8 +420,8 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
     }
 
     @Override
-    boolean holds(K key, N namespace, EntryBatch page, int i) throws IOException {
-        MapEntry<K, N, UK, UV> entry = peek(key, namespace);
+    boolean holds(Address<K, N> at, EntryBatch page, int i) throws IOException {
+        MapEntry<K, N, UK, UV> entry = peek(at.key(), at.namespace());
         return entry != null
                 && (entry.complete || entry.slots.containsKey(mapKeys.of(userKey(page, i))));
     }

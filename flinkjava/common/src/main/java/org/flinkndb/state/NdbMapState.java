@@ -227,13 +227,10 @@ final class NdbMapState<K, N, UK, UV> extends AbstractNdbState<K, N, Map<UK, UV>
         }
     }
 
-    /** A row is one entry, and that stays. */
+    /** A row is one entry, which stays as it is or goes. */
     @Override
-    void retainRow(StoredRow<K, N, Map<UK, UV>> row, Map<UK, UV> entry) {}
-
-    @Override
-    boolean isNothing(Map<UK, UV> map) {
-        return map == null || map.isEmpty();
+    boolean retainRow(StoredRow<K, N, Map<UK, UV>> row, Map<UK, UV> entry) {
+        return entry != null && !entry.isEmpty();
     }
 
     @Override

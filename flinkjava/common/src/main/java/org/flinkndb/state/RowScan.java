@@ -25,12 +25,16 @@ final class RowScan {
     /** Walks all rows of a state, after everything that is dirty was sent. Task thread. */
     static RowScan ofState(StateContext<?> context, int wireIndex, boolean keysOnly) {
         StateAccess.run(() -> context.writeBehind().flush());
-        ScanRequest all =
-                ScanRequest.byGroup(
-                        wireIndex,
-                        context.keyGroupRange().getStartKeyGroup(),
-                        context.keyGroupRange().getEndKeyGroup());
+        ScanRequest all = allRows(context, wireIndex);
         return new RowScan(context.session(), keysOnly ? all.withKeysOnly() : all);
+    }
+
+    /** Asks for all rows of a state, as the server has them. */
+    static ScanRequest allRows(StateContext<?> context, int wireIndex) {
+        return ScanRequest.byGroup(
+                wireIndex,
+                context.keyGroupRange().getStartKeyGroup(),
+                context.keyGroupRange().getEndKeyGroup());
     }
 
     /** Whether {@link #next} would answer at once. Any thread. */

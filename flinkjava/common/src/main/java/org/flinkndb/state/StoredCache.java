@@ -71,12 +71,12 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
     }
 
     /** Where something is cached that may expire. */
-    final List<CleanupVisitor.Address<K, N>> addresses() {
-        List<CleanupVisitor.Address<K, N>> addresses = new ArrayList<>();
+    final List<Address<K, N>> addresses() {
+        List<Address<K, N>> addresses = new ArrayList<>();
         forEach(
                 e -> {
                     if (hasValue(e)) {
-                        addresses.add(new CleanupVisitor.Address<>(e.key(), e.namespace()));
+                        addresses.add(new Address<>(e.key(), e.namespace()));
                     }
                 });
         return addresses;
@@ -86,13 +86,13 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
     abstract boolean hasValue(E entry);
 
     /** Whether a row may have changed, unseen by its page, since {@link #watchRemovals}. Task thread. */
-    final boolean mayKnowMore(K key, N namespace, EntryBatch page, int i) throws IOException {
-        return mayHaveLeft(key, namespace) || holds(key, namespace, page, i);
+    final boolean mayKnowMore(Address<K, N> at, EntryBatch page, int i) throws IOException {
+        return mayHaveLeft(at.key(), at.namespace()) || holds(at, page, i);
     }
 
     /** Whether the cache tells what a row holds now. */
-    boolean holds(K key, N namespace, EntryBatch page, int i) throws IOException {
-        return peek(key, namespace) != null;
+    boolean holds(Address<K, N> at, EntryBatch page, int i) throws IOException {
+        return peek(at.key(), at.namespace()) != null;
     }
 
     // ---------------------------------------------------------------------------- reading along
@@ -109,12 +109,11 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
     }
 
     /** What is worth to be read along with a key and namespace, if so many bytes are read of each. */
-    final List<CleanupVisitor.Address<K, N>> along(K key, N namespace, long bytesOfEach)
-            throws IOException {
+    final List<Address<K, N>> along(K key, N namespace, long bytesOfEach) throws IOException {
         long limit =
                 Math.min(READ_ALONG_ROWS, maxReadAlongBytes() / Math.max(ROW_BYTES, bytesOfEach));
-        List<CleanupVisitor.Address<K, N>> along = new ArrayList<>();
-        for (CleanupVisitor.Address<K, N> at : state.askedNext(key, namespace, (int) limit)) {
+        List<Address<K, N>> along = new ArrayList<>();
+        for (Address<K, N> at : state.askedNext(key, namespace, (int) limit)) {
             if (peek(at.key(), at.namespace()) == null
                     && !knownAbsent(hash(at.key(), at.namespace()))) {
                 along.add(at);
@@ -126,7 +125,7 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
     /** Caches what was read along, which may evict the first row's entry. */
     final void takeInAlong(Answer<K, N> answer) throws IOException, InterruptedException {
         for (int i = 0; i < answer.along().size(); i++) {
-            CleanupVisitor.Address<K, N> at = answer.along().get(i);
+            Address<K, N> at = answer.along().get(i);
             takeInRow(at.key(), at.namespace(), answer.rows(), i + 1);
             if (!answer.found(i + 1)) {
                 answeredAbsent();
@@ -143,10 +142,7 @@ abstract class StoredCache<K, N, E extends CacheEntry<K, N>> extends EntryCache<
     }
 
     private ScanRequest allRows() {
-        return ScanRequest.byGroup(
-                state.wireIndex(),
-                state.context().keyGroupRange().getStartKeyGroup(),
-                state.context().keyGroupRange().getEndKeyGroup());
+        return RowScan.allRows(state.context(), state.wireIndex());
     }
 
     /** The cached entry, possibly after more rows were taken in; null when there is none. */

@@ -4,8 +4,7 @@ import org.apache.flink.runtime.state.StateEntry;
 
 /** A row of the store as clean-up sees it: of a map it is one entry. Immutable. */
 final class StoredRow<K, N, V> implements StateEntry<K, N, V> {
-    private final K key;
-    private final N namespace;
+    private final Address<K, N> address;
     private final V value;
     private final int group;
     private final int index;
@@ -14,9 +13,8 @@ final class StoredRow<K, N, V> implements StateEntry<K, N, V> {
      * @param value null when the row has expired
      * @param index its place in its page
      */
-    StoredRow(K key, N namespace, V value, int group, int index) {
-        this.key = key;
-        this.namespace = namespace;
+    StoredRow(Address<K, N> address, V value, int group, int index) {
+        this.address = address;
         this.value = value;
         this.group = group;
         this.index = index;
@@ -24,12 +22,12 @@ final class StoredRow<K, N, V> implements StateEntry<K, N, V> {
 
     @Override
     public K getKey() {
-        return key;
+        return address.key();
     }
 
     @Override
     public N getNamespace() {
-        return namespace;
+        return address.namespace();
     }
 
     @Override

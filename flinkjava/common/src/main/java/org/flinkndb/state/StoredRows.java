@@ -15,7 +15,7 @@ import java.util.concurrent.CompletableFuture;
  * The task changes what is cached only, so a row still is like that if its key is not cached and has
  * not left the cache since. For the task thread.
  */
-final class StoredRows<K, N, V> implements CleanupScan.Source<K, N, V> {
+final class StoredRows<K, N, V> {
     private static final int PAGE_ROWS = 1024;
     private static final byte[] NOTHING = new byte[0];
 
@@ -29,68 +29,66 @@ final class StoredRows<K, N, V> implements CleanupScan.Source<K, N, V> {
         return state.context().session();
     }
 
-    @Override
-    public boolean mayHaveUncached() {
+    /** Whether there may be rows that are not cached. */
+    boolean mayHaveUncached() {
         return state.cache().mayHaveUncached();
     }
 
-    @Override
-    public CompletableFuture<ScanPage> ask(int afterGroup, byte[] afterKey) {
+    /** Asks for the rows after one. From here on it is known which keys leave the cache. */
+    CompletableFuture<ScanPage> ask(int afterGroup, byte[] afterKey) {
         state.cache().watchRemovals();
         ScanRequest request =
-                ScanRequest.byGroup(
-                                state.wireIndex(),
-                                state.context().keyGroupRange().getStartKeyGroup(),
-                                state.context().keyGroupRange().getEndKeyGroup())
+                RowScan.allRows(state.context(), state.wireIndex())
                         .withLimit(Math.min(PAGE_ROWS, session().limits().maxBatchRows()));
         return session().scan(afterKey == null ? request : request.after(afterGroup, afterKey));
     }
 
-    @Override
-    public <X> X await(CompletableFuture<X> answered) throws IOException, InterruptedException {
+    /** The result of a request that has been answered. */
+    <X> X await(CompletableFuture<X> answered) throws IOException, InterruptedException {
         return session().await(answered);
     }
 
-    @Override
-    public StoredRow<K, N, V> row(ScanPage page, int i) throws IOException, InterruptedException {
+    /** A row as Flink is to see it; null when the cache may know more of it than its page. */
+    StoredRow<K, N, V> row(ScanPage page, int i) throws IOException, InterruptedException {
         EntryBatch rows = page.rows();
-        DataInputDeserializer in = startOf(rows, i);
-        K key = state.codec(true).readKey(in);
-        N namespace = state.codec(true).readNamespace(in);
-        if (state.cache().mayKnowMore(key, namespace, rows, i)) {
+        Address<K, N> at = address(rows, i);
+        if (state.cache().mayKnowMore(at, rows, i)) {
             return null;
         }
         AbstractNdbState.ValueBytes bytes = state.filtered(rows, i);
         V value = bytes == null ? null : state.valueOfRow(rows, i, bytes);
         if (value != null && !bytes.asStored) {
-            state.retainAt(
-                    key, namespace, rows.group(i), value); // Flink sees nothing to be removed
+            // Flink sees nothing to be removed.
+            state.retainAt(at.key(), at.namespace(), rows.group(i), value);
             return null;
         }
-        return new StoredRow<>(key, namespace, value, rows.group(i), i);
+        return new StoredRow<>(at, value, rows.group(i), i);
     }
 
-    @Override
-    public void retain(StoredRow<K, N, V> row, V value) throws IOException, InterruptedException {
-        state.retainRow(row, value);
+    /**
+     * Sets the value of a row that was just looked at to what is left of it.
+     *
+     * @return false when nothing is, and the row is to be removed
+     */
+    boolean retain(StoredRow<K, N, V> row, V value) throws IOException, InterruptedException {
+        return state.retainRow(row, value);
     }
 
-    @Override
-    public boolean isNothing(V value) {
-        return state.isNothing(value);
-    }
-
-    @Override
-    public void done() {
+    /** No page is being looked at any more. */
+    void done() {
         state.cache().endWatch();
     }
 
-    @Override
-    public boolean remove(ScanPage page, BitSet expired) throws IOException, InterruptedException {
+    /**
+     * Removes rows, but not those of which the cache may know more than their page.
+     *
+     * @return false when that is not possible now
+     */
+    boolean remove(ScanPage page, BitSet expired) throws IOException, InterruptedException {
         EntryBatch rows = page.rows();
         EntryBatch removals = new EntryBatch(expired.cardinality());
         for (int i = expired.nextSetBit(0); i >= 0; i = expired.nextSetBit(i + 1)) {
-            if (!mayBeKnown(rows, i)) {
+            if (!state.cache().mayKnowMore(address(rows, i), rows, i)) {
                 removals.add(
                         state.wireIndex(),
                         rows.group(i),
@@ -106,13 +104,11 @@ final class StoredRows<K, N, V> implements CleanupScan.Source<K, N, V> {
         return state.context().writeBehind().sendUncached(removals);
     }
 
-    private boolean mayBeKnown(EntryBatch rows, int i) throws IOException {
-        DataInputDeserializer in = startOf(rows, i);
-        K key = state.codec(true).readKey(in);
-        return state.cache().mayKnowMore(key, state.codec(true).readNamespace(in), rows, i);
-    }
-
-    private DataInputDeserializer startOf(EntryBatch rows, int i) {
-        return state.codec(true).input(rows.keyData(), rows.keyOffset(i), rows.keyLength(i));
+    private Address<K, N> address(EntryBatch rows, int i) throws IOException {
+        RowCodec<K, N> codec = state.codec(true);
+        DataInputDeserializer in =
+                codec.input(rows.keyData(), rows.keyOffset(i), rows.keyLength(i));
+        K key = codec.readKey(in);
+        return new Address<>(key, codec.readNamespace(in));
     }
 }

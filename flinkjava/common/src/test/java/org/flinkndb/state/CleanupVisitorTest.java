@@ -2,15 +2,13 @@ package org.flinkndb.state;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import org.flinkndb.client.ScanPage;
+import org.apache.flink.runtime.state.StateEntry;
 import org.junit.jupiter.api.Test;
 
 import java.util.ArrayList;
-import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.CompletableFuture;
 
 /** Clean-up does a bounded amount of work at each access. */
 class CleanupVisitorTest {
@@ -52,12 +50,11 @@ class CleanupVisitorTest {
     }
 
     private CleanupVisitor<Integer, String, String> visitor() {
-        List<CleanupVisitor.Address<Integer, String>> addresses = new ArrayList<>();
+        List<Address<Integer, String>> addresses = new ArrayList<>();
         for (int i = 0; i < ADDRESSES; i++) {
-            addresses.add(new CleanupVisitor.Address<>(i, ""));
+            addresses.add(new Address<>(i, ""));
         }
-        return new CleanupVisitor<>(
-                new Cached(), addresses, new CleanupScan<>(new NothingStored()), CHUNK);
+        return new CleanupVisitor<>(new Cached(), addresses, new NothingStored(), CHUNK);
     }
 
     private final class Cached implements CleanupVisitor.Access<Integer, String, String> {
@@ -73,45 +70,22 @@ class CleanupVisitorTest {
         }
     }
 
-    /** A store of which nothing is asked. */
+    /** Everything is cached. */
     private static final class NothingStored
-            implements CleanupScan.Source<Integer, String, String> {
+            implements CleanupVisitor.Stored<Integer, String, String> {
         @Override
-        public boolean mayHaveUncached() {
+        public boolean hasNext() {
             return false;
         }
 
         @Override
-        public CompletableFuture<ScanPage> ask(int afterGroup, byte[] afterKey) {
-            throw new AssertionError("everything is cached");
+        public List<StateEntry<Integer, String, String>> nextEntries(int rows) {
+            throw new AssertionError("only what is cached is to be looked at");
         }
 
         @Override
-        public StoredRow<Integer, String, String> row(ScanPage page, int i) {
-            throw new AssertionError("no page was asked for");
-        }
-
-        @Override
-        public void retain(StoredRow<Integer, String, String> row, String value) {
+        public void update(StoredRow<Integer, String, String> row, String value) {
             throw new AssertionError("no row was looked at");
-        }
-
-        @Override
-        public boolean isNothing(String value) {
-            return value == null;
-        }
-
-        @Override
-        public boolean remove(ScanPage page, BitSet rows) {
-            throw new AssertionError("no page was asked for");
-        }
-
-        @Override
-        public void done() {}
-
-        @Override
-        public <X> X await(CompletableFuture<X> answered) {
-            throw new AssertionError("no page was asked for");
         }
     }
 }

@@ -2,7 +2,6 @@ package org.flinkndb.suite;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.state.ListState;
 import org.apache.flink.api.common.state.ListStateDescriptor;
 import org.apache.flink.api.common.state.MapState;
@@ -16,7 +15,6 @@ import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.configuration.MemorySize;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
 import org.apache.flink.runtime.state.TestableKeyedStateBackend;
-import org.flinkndb.config.NdbOptions;
 import org.flinkndb.testutil.ServerExtension;
 import org.flinkndb.testutil.TestBackends;
 import org.junit.jupiter.api.AfterEach;
@@ -49,12 +47,7 @@ class CleanupTest {
 
     @BeforeEach
     void open() throws Exception {
-        backend =
-                SuiteBackends.open(
-                        SuiteBackends.create(SERVER, NdbOptions.Recovery.LAZY, CACHE),
-                        new JobID(),
-                        List.of(),
-                        () -> now);
+        backend = SuiteBackends.openEmpty(SERVER, CACHE, () -> now);
     }
 
     @AfterEach

@@ -2,7 +2,6 @@ package org.flinkndb.suite;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.state.ListState;
 import org.apache.flink.api.common.state.ListStateDescriptor;
 import org.apache.flink.api.common.state.State;
@@ -12,7 +11,7 @@ import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.configuration.MemorySize;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
-import org.flinkndb.config.NdbOptions;
+import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
 import org.flinkndb.testutil.ServerExtension;
 import org.flinkndb.testutil.TestBackends;
 import org.junit.jupiter.api.Test;
@@ -43,11 +42,7 @@ class ManyEvictedKeysTest {
 
     @Test
     void readsAreRight() throws Exception {
-        backend =
-                SuiteBackends.open(
-                        SuiteBackends.create(SERVER, NdbOptions.Recovery.LAZY, CACHE),
-                        new JobID(),
-                        List.of());
+        backend = SuiteBackends.openEmpty(SERVER, CACHE, TtlTimeProvider.DEFAULT);
         value = state(new ValueStateDescriptor<>("value", Types.LONG));
         list = state(new ListStateDescriptor<>("list", Types.LONG));
         for (int round = 0; round < ROUNDS; round++) {

@@ -2,7 +2,6 @@ package org.flinkndb.suite;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
-import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.state.ListState;
 import org.apache.flink.api.common.state.ListStateDescriptor;
 import org.apache.flink.api.common.state.MapState;
@@ -18,9 +17,9 @@ import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
 import org.apache.flink.runtime.state.KeyGroupedInternalPriorityQueue;
 import org.apache.flink.runtime.state.VoidNamespace;
 import org.apache.flink.runtime.state.VoidNamespaceSerializer;
+import org.apache.flink.runtime.state.ttl.TtlTimeProvider;
 import org.apache.flink.streaming.api.operators.TimerHeapInternalTimer;
 import org.apache.flink.streaming.api.operators.TimerSerializer;
-import org.flinkndb.config.NdbOptions;
 import org.flinkndb.testutil.ServerExtension;
 import org.flinkndb.testutil.TestBackends;
 import org.junit.jupiter.api.AfterEach;
@@ -52,11 +51,7 @@ class ReadAlongTest {
 
     @BeforeEach
     void open() throws Exception {
-        backend =
-                SuiteBackends.open(
-                        SuiteBackends.create(SERVER, NdbOptions.Recovery.LAZY, CACHE),
-                        new JobID(),
-                        List.of());
+        backend = SuiteBackends.openEmpty(SERVER, CACHE, TtlTimeProvider.DEFAULT);
         value = state(new ValueStateDescriptor<>("value", Types.LONG));
         neverSet = state(new ValueStateDescriptor<>("neverSet", Types.LONG));
         list = state(new ListStateDescriptor<>("list", Types.LONG));

@@ -21,6 +21,7 @@ import org.flinkndb.testutil.TestBackends;
 
 import java.io.IOException;
 import java.util.Collection;
+import java.util.List;
 
 /** Makes backends for the suites the way Flink does: through the factory, from a configuration. */
 final class SuiteBackends {
@@ -48,6 +49,12 @@ final class SuiteBackends {
         configuration.setString("state.backend.ndb.address", server.address());
         return new NdbStateBackendFactory()
                 .createFromConfig(configuration, SuiteBackends.class.getClassLoader());
+    }
+
+    /** Opens an empty one of Long keys whose cache is small, with a clock for state with time to live. */
+    static AbstractKeyedStateBackend<Long> openEmpty(
+            ServerExtension server, MemorySize cache, TtlTimeProvider clock) throws Exception {
+        return open(create(server, NdbOptions.Recovery.LAZY, cache), new JobID(), List.of(), clock);
     }
 
     /** Opens a backend for Long keys and all key groups. */
