@@ -8,6 +8,7 @@ import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.queryablestate.client.state.serialization.KvStateSerializer;
 import org.apache.flink.runtime.state.KeyGroupRangeAssignment;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
+import org.apache.flink.runtime.state.StateEntry;
 import org.apache.flink.runtime.state.VoidNamespace;
 import org.apache.flink.streaming.api.operators.InternalTimer;
 import org.flinkndb.client.EntryBatch;
@@ -296,14 +297,14 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         CleanupVisitor.Access<K, N, V> access =
                 new CleanupVisitor.Access<>() {
                     @Override
-                    public V cached(K key, N namespace) {
+                    public List<V> cached(K key, N namespace) {
                         return cachedAt(key, namespace);
                     }
 
                     @Override
-                    public void retain(K key, N namespace, V value)
+                    public void retain(StateEntry<K, N, V> looked, V left)
                             throws IOException, InterruptedException {
-                        retainAt(key, namespace, groupOf(key), value);
+                        AbstractNdbState.this.retain(looked, left);
                     }
                 };
         if (!cleanupPace.mayBegin(cache().cachedEntries())) {
@@ -312,27 +313,19 @@ abstract class AbstractNdbState<K, N, V> implements NdbState<K, N, V> {
         return new CleanupVisitor<>(access, cache().addresses(), cleanupScan.begin(), recommended);
     }
 
-    /** What is cached of the value of any key, or null. Never reads. */
-    abstract V cachedAt(K key, N namespace);
+    /** What is cached of the value of any key, of a map each entry by itself. Never reads. */
+    abstract List<V> cachedAt(K key, N namespace);
 
     /** What a row holds, as a value of the state. */
     abstract V valueOfRow(EntryBatch page, int i, ValueBytes bytes) throws IOException;
 
-    /** Sets the value of any key to what clean-up has left of it; null for nothing. */
-    abstract void retainAt(K key, N namespace, int group, V value)
+    /** Sets what clean-up has looked at to what is left of it; null for nothing. */
+    abstract void retain(StateEntry<K, N, V> looked, V left)
             throws IOException, InterruptedException;
 
-    /**
-     * The same for a row of which something is left.
-     *
-     * @return false when nothing is
-     */
-    boolean retainRow(StoredRow<K, N, V> row, V value) throws IOException, InterruptedException {
-        if (value == null) {
-            return false;
-        }
-        retainAt(row.getKey(), row.getNamespace(), row.group(), value);
-        return true;
+    /** Whether clean-up has left nothing. */
+    boolean isNothing(V left) {
+        return left == null;
     }
 
     // --------------------------------------------------------------------------- queryable state

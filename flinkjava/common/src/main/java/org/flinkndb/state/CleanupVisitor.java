@@ -22,11 +22,14 @@ final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> 
 
     /** How the visitor reaches what is cached. */
     interface Access<K, N, V> {
-        /** What the cache has now, or null; it is neither read nor counted as used. */
-        V cached(K key, N namespace);
+        /**
+         * What the cache has now, perhaps nothing, of a map each entry by itself; it is neither read
+         * nor counted as used.
+         */
+        List<V> cached(K key, N namespace);
 
-        /** Sets a value to what is left of it; null for nothing. */
-        void retain(K key, N namespace, V value) throws IOException, InterruptedException;
+        /** Sets what was looked at to what is left of it; null for nothing. */
+        void retain(StateEntry<K, N, V> looked, V left) throws IOException, InterruptedException;
     }
 
     /** What is looked at when the cached entries have been: {@link CleanupScan}. */
@@ -64,10 +67,9 @@ final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> 
             return StateAccess.get(() -> stored.nextEntries(chunk));
         }
         List<StateEntry<K, N, V>> entries = new ArrayList<>(chunk);
-        for (int looks = 0; looks < chunk && cached.hasNext(); looks++) {
+        for (int looks = 0; looks < chunk && entries.size() < chunk && cached.hasNext(); looks++) {
             Address<K, N> at = cached.next();
-            V value = access.cached(at.key(), at.namespace());
-            if (value != null) {
+            for (V value : access.cached(at.key(), at.namespace())) {
                 entries.add(new StateEntry.SimpleStateEntry<>(at.key(), at.namespace(), value));
             }
         }
@@ -86,7 +88,7 @@ final class CleanupVisitor<K, N, V> implements StateIncrementalVisitor<K, N, V> 
                     if (entry instanceof StoredRow) {
                         stored.update((StoredRow<K, N, V>) entry, newValue);
                     } else {
-                        access.retain(entry.getKey(), entry.getNamespace(), newValue);
+                        access.retain(entry, newValue);
                     }
                 });
     }

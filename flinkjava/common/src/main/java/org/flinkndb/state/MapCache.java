@@ -12,7 +12,7 @@ import org.flinkndb.client.StateAccess;
 import java.io.IOException;
 import java.util.AbstractMap;
 import java.util.ArrayList;
-import java.util.HashMap;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
@@ -398,20 +398,22 @@ final class MapCache<K, N, UK, UV> extends StoredCache<K, N, MapEntry<K, N, UK, 
         return keySerializer.deserialize(in);
     }
 
-    /** What is cached of a map, or null, for a look that is no use of it. Task thread. */
-    Map<UK, UV> cachedAt(K key, N namespace) {
+    /**
+     * The entries that are cached of a map, each as a map: together, keys that are equal but differ in
+     * their bytes would be one. For a look that is no use of them. Task thread.
+     */
+    List<Map<UK, UV>> cachedAt(K key, N namespace) {
         MapEntry<K, N, UK, UV> entry = peek(key, namespace);
-        return entry == null ? null : present(entry);
-    }
-
-    private Map<UK, UV> present(MapEntry<K, N, UK, UV> entry) {
-        Map<UK, UV> map = new HashMap<>();
+        if (entry == null) {
+            return List.of();
+        }
+        List<Map<UK, UV>> entries = new ArrayList<>(entry.slots.size());
         for (MapEntry.Slot<UK, UV> slot : entry.slots.values()) {
             if (slot.present) {
-                map.put(slot.key, slot.value);
+                entries.add(Collections.singletonMap(slot.key, slot.value));
             }
         }
-        return map.isEmpty() ? null : map;
+        return entries;
     }
 
     @Override

@@ -6,6 +6,7 @@ import org.apache.flink.api.common.typeutils.base.ListSerializer;
 import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
+import org.apache.flink.runtime.state.StateEntry;
 import org.apache.flink.runtime.state.internal.InternalListState;
 import org.apache.flink.util.Preconditions;
 import org.flinkndb.client.EntryBatch;
@@ -150,8 +151,9 @@ final class NdbListState<K, N, E> extends AbstractNdbState<K, N, List<E>>
     }
 
     @Override
-    List<E> cachedAt(K key, N namespace) {
-        return cache.cachedAt(key, namespace);
+    List<List<E>> cachedAt(K key, N namespace) {
+        List<E> elements = cache.cachedAt(key, namespace);
+        return elements == null ? List.of() : List.of(elements);
     }
 
     @Override
@@ -160,9 +162,10 @@ final class NdbListState<K, N, E> extends AbstractNdbState<K, N, List<E>>
     }
 
     @Override
-    void retainAt(K key, N namespace, int group, List<E> elements)
+    void retain(StateEntry<K, N, List<E>> looked, List<E> left)
             throws IOException, InterruptedException {
-        cache.replace(key, namespace, group, elements == null ? Collections.emptyList() : elements);
+        K key = looked.getKey();
+        cache.replace(key, looked.getNamespace(), groupOf(key), left == null ? List.of() : left);
     }
 
     @Override

@@ -7,6 +7,7 @@ import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.queryablestate.client.state.serialization.KvStateSerializer;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
+import org.apache.flink.runtime.state.StateEntry;
 import org.apache.flink.runtime.state.internal.InternalMapState;
 import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.ScanRequest;
@@ -203,11 +204,10 @@ final class NdbMapState<K, N, UK, UV> extends AbstractNdbState<K, N, Map<UK, UV>
     }
 
     @Override
-    Map<UK, UV> cachedAt(K key, N namespace) {
+    List<Map<UK, UV>> cachedAt(K key, N namespace) {
         return cache.cachedAt(key, namespace);
     }
 
-    /** Of a map, entries are looked at one by one. */
     @Override
     Map<UK, UV> valueOfRow(EntryBatch page, int i, ValueBytes bytes) throws IOException {
         UK userKey = cache.userKey(page, i);
@@ -215,22 +215,22 @@ final class NdbMapState<K, N, UK, UV> extends AbstractNdbState<K, N, Map<UK, UV>
         return Collections.singletonMap(userKey, value);
     }
 
-    /** Removes what is left out of what is cached; values stay. */
+    /** What was looked at is one entry, which stays as it is or goes. */
     @Override
-    void retainAt(K key, N namespace, int group, Map<UK, UV> map)
+    void retain(StateEntry<K, N, Map<UK, UV>> looked, Map<UK, UV> left)
             throws IOException, InterruptedException {
-        MapEntry<K, N, UK, UV> entry = cache.entry(key, namespace, group);
-        for (UK userKey : present(entry)) {
-            if (map == null || !map.containsKey(userKey)) {
-                cache.remove(entry, userKey);
-            }
+        if (!isNothing(left)) {
+            return;
+        }
+        K key = looked.getKey();
+        for (UK userKey : looked.getState().keySet()) {
+            cache.remove(cache.entry(key, looked.getNamespace(), groupOf(key)), userKey);
         }
     }
 
-    /** A row is one entry, which stays as it is or goes. */
     @Override
-    boolean retainRow(StoredRow<K, N, Map<UK, UV>> row, Map<UK, UV> entry) {
-        return entry != null && !entry.isEmpty();
+    boolean isNothing(Map<UK, UV> left) {
+        return left == null || left.isEmpty();
     }
 
     @Override

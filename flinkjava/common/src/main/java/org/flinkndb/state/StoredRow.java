@@ -6,17 +6,15 @@ import org.apache.flink.runtime.state.StateEntry;
 final class StoredRow<K, N, V> implements StateEntry<K, N, V> {
     private final Address<K, N> address;
     private final V value;
-    private final int group;
     private final int index;
 
     /**
      * @param value null when the row has expired
      * @param index its place in its page
      */
-    StoredRow(Address<K, N> address, V value, int group, int index) {
+    StoredRow(Address<K, N> address, V value, int index) {
         this.address = address;
         this.value = value;
-        this.group = group;
         this.index = index;
     }
 
@@ -33,10 +31,6 @@ final class StoredRow<K, N, V> implements StateEntry<K, N, V> {
     @Override
     public V getState() {
         return value;
-    }
-
-    int group() {
-        return group;
     }
 
     int index() {

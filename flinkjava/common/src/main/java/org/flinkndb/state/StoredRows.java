@@ -57,12 +57,13 @@ final class StoredRows<K, N, V> {
         }
         AbstractNdbState.ValueBytes bytes = state.filtered(rows, i);
         V value = bytes == null ? null : state.valueOfRow(rows, i, bytes);
+        StoredRow<K, N, V> row = new StoredRow<>(at, value, i);
         if (value != null && !bytes.asStored) {
             // Flink sees nothing to be removed.
-            state.retainAt(at.key(), at.namespace(), rows.group(i), value);
+            state.retain(row, value);
             return null;
         }
-        return new StoredRow<>(at, value, rows.group(i), i);
+        return row;
     }
 
     /**
@@ -70,8 +71,12 @@ final class StoredRows<K, N, V> {
      *
      * @return false when nothing is, and the row is to be removed
      */
-    boolean retain(StoredRow<K, N, V> row, V value) throws IOException, InterruptedException {
-        return state.retainRow(row, value);
+    boolean retain(StoredRow<K, N, V> row, V left) throws IOException, InterruptedException {
+        if (state.isNothing(left)) {
+            return false;
+        }
+        state.retain(row, left);
+        return true;
     }
 
     /** No page is being looked at any more. */

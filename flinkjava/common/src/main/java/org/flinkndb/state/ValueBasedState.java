@@ -5,11 +5,13 @@ import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.core.memory.DataInputDeserializer;
 import org.apache.flink.core.memory.DataOutputSerializer;
 import org.apache.flink.runtime.state.RegisteredKeyValueStateBackendMetaInfo;
+import org.apache.flink.runtime.state.StateEntry;
 import org.flinkndb.client.EntryBatch;
 import org.flinkndb.client.StateAccess;
 import org.flinkndb.client.StateKind;
 
 import java.io.IOException;
+import java.util.List;
 
 /** A state with one value for each key and namespace. */
 abstract class ValueBasedState<K, N, V> extends AbstractNdbState<K, N, V> {
@@ -69,14 +71,15 @@ abstract class ValueBasedState<K, N, V> extends AbstractNdbState<K, N, V> {
     }
 
     @Override
-    final void retainAt(K key, N namespace, int group, V value)
-            throws IOException, InterruptedException {
-        cache.put(key, namespace, group, value);
+    final void retain(StateEntry<K, N, V> looked, V left) throws IOException, InterruptedException {
+        K key = looked.getKey();
+        cache.put(key, looked.getNamespace(), groupOf(key), left);
     }
 
     @Override
-    final V cachedAt(K key, N namespace) {
-        return cache.cachedAt(key, namespace);
+    final List<V> cachedAt(K key, N namespace) {
+        V value = cache.cachedAt(key, namespace);
+        return value == null ? List.of() : List.of(value);
     }
 
     @Override

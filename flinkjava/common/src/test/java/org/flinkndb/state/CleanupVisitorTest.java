@@ -59,13 +59,13 @@ class CleanupVisitorTest {
 
     private final class Cached implements CleanupVisitor.Access<Integer, String, String> {
         @Override
-        public String cached(Integer key, String namespace) {
+        public List<String> cached(Integer key, String namespace) {
             looked.add(key);
-            return cached.get(key);
+            return cached.containsKey(key) ? List.of(cached.get(key)) : List.of();
         }
 
         @Override
-        public void retain(Integer key, String namespace, String value) {
+        public void retain(StateEntry<Integer, String, String> looked, String left) {
             throw new AssertionError("nothing has expired");
         }
     }

@@ -12,6 +12,7 @@ import org.apache.flink.api.common.state.StateTtlConfig;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.api.common.typeutils.base.LongSerializer;
 import org.apache.flink.configuration.MemorySize;
 import org.apache.flink.runtime.state.AbstractKeyedStateBackend;
 import org.apache.flink.runtime.state.TestableKeyedStateBackend;
@@ -98,6 +99,26 @@ class CleanupTest {
             now -= LIFE * 3 / 2;
         }
         assertThat(list.get()).as("what is left of a list").containsExactly(2L);
+    }
+
+    /** Map keys that are equal but differ in their bytes are two entries, each with its own time. */
+    @Test
+    void anEqualMapKeyStays() throws Exception {
+        MapState<Texts.Caseless, Long> map =
+                state(
+                        new MapStateDescriptor<>(
+                                "map", new Texts.CaselessSerializer(), LongSerializer.INSTANCE));
+        backend.setCurrentKey(7L);
+        map.put(new Texts.Caseless("k"), 1L);
+        map.put(new Texts.Caseless("K"), 2L);
+        now += LIFE * 3 / 4;
+        map.put(new Texts.Caseless("k"), 3L);
+        now += LIFE / 2;
+        backend.setCurrentKey(-1L);
+        awaitRows(2, () -> map.put(new Texts.Caseless("other"), 4L));
+        backend.setCurrentKey(7L);
+        assertThat(map.get(new Texts.Caseless("k"))).as("the living entry").isEqualTo(3L);
+        assertThat(map.get(new Texts.Caseless("K"))).as("the expired entry").isNull();
     }
 
     /** What the task sets and evicts between the request for a page and the look at it must stay. */
