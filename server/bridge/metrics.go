@@ -54,10 +54,14 @@ func RegisterTotals(r prometheus.Registerer, l *lineage.Lineage) {
 	gauge("flinkndb_snapshots", "Snapshots.", func(t lineage.Totals) uint64 { return t.Snapshots })
 	gauge("flinkndb_layered_key_groups", "Key groups of live sessions that read through to the row spaces that they were forked from.",
 		func(t lineage.Totals) uint64 { return t.LayeredGroups })
+	gauge("flinkndb_row_cache_rows", "Rows in the row cache.", func(t lineage.Totals) uint64 { return t.CachedRows })
+	gauge("flinkndb_row_cache_bytes", "What they take.", func(t lineage.Totals) uint64 { return t.CachedBytes })
 	counter := func(name, help string, value func(lineage.Totals) uint64) {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
 			func() float64 { return float64(value(l.Totals())) }))
 	}
 	counter("flinkndb_flattened_rows_total", "Rows copied to make forks independent.", func(t lineage.Totals) uint64 { return t.FlattenedRows })
 	counter("flinkndb_flattened_bytes_total", "Key and value bytes of these rows.", func(t lineage.Totals) uint64 { return t.FlattenedBytes })
+	counter("flinkndb_row_cache_hits_total", "Rows read from the row cache.", func(t lineage.Totals) uint64 { return t.CacheHits })
+	counter("flinkndb_row_cache_misses_total", "Rows read from the store because the row cache did not have them.", func(t lineage.Totals) uint64 { return t.CacheMisses })
 }

@@ -26,7 +26,15 @@ func (f *serveFlags) memoryBound() int64 {
 	if strings.HasPrefix(f.store, "pebble:") {
 		bound += embeddedStoreBytes + f.cacheBytes
 	}
-	return bound
+	return bound + f.rowCacheBytes()
+}
+
+// rowCacheBytes is for the cache of rows in front of a database. The embedded store has a cache of its own.
+func (f *serveFlags) rowCacheBytes() int64 {
+	if strings.HasPrefix(f.store, "mysql:") {
+		return f.cacheBytes
+	}
+	return 0
 }
 
 // boundMemory has the garbage collector work harder near the bound, rather than let garbage grow beyond it. An

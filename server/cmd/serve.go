@@ -95,7 +95,7 @@ func newServeFlags() (*serveFlags, *cobra.Command) {
 	p.IntVar(&f.maxValueBytes, "max-value-bytes", 64<<20, "largest value of one row")
 	p.Int64Var(&f.maxInflightBytes, "max-inflight-bytes", bridge.DefaultMaxInflightBytes, "memory of the large frames that are worked on, of all sessions together; above it they wait in turn")
 	p.IntVar(&f.maxSessions, "max-sessions", bridge.DefaultMaxSessions, "how many sessions may be attached at once")
-	p.Int64Var(&f.cacheBytes, "cache-bytes", 256<<20, "block cache of the embedded store")
+	p.Int64Var(&f.cacheBytes, "cache-bytes", 256<<20, "cache of what the store holds: blocks of the embedded store, rows of a database")
 	p.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn or error")
 	p.StringVar(&f.logFormat, "log-format", "console", "console or json")
 	return f, c
@@ -129,7 +129,7 @@ func (f *serveFlags) serve(ctx context.Context, log zerolog.Logger, st store.Sto
 	l, err := lineage.New(ctx, st, lineage.Options{
 		Log: log, Lease: f.lease, AbandonedRetention: f.abandonedRetention, SweepInterval: f.sweepInterval,
 		FlattenRate: f.flattenRate, FlattenDelay: f.flattenDelay,
-		MaxValueBytes: f.maxValueBytes,
+		MaxValueBytes: f.maxValueBytes, RowCacheBytes: f.rowCacheBytes(),
 	})
 	if err != nil {
 		return err

@@ -22,6 +22,11 @@ func (l *Lineage) Totals() Totals {
 	for _, s := range l.catalog.sessions {
 		totals.LayeredGroups += layeredGroups(s.Parts)
 	}
+	if c := l.rows; c != nil {
+		rows, bytes := c.size()
+		totals.CachedRows, totals.CachedBytes = uint64(rows), uint64(bytes)
+		totals.CacheHits, totals.CacheMisses = c.hits.Load(), c.misses.Load()
+	}
 	return totals
 }
 

@@ -107,6 +107,9 @@ type Options struct {
 	// MaxFilterBytes bounds the filters that spare writes of new rows a look at the store, of all
 	// sessions together. The default value is 128 MiB, enough for 100 million rows.
 	MaxFilterBytes int64
+	// RowCacheBytes bounds the cache of what sessions see of rows, of all sessions together. The default value is 0:
+	// none, for stores that have a cache of their own.
+	RowCacheBytes int64
 	// FlattenRate is how many bytes a second (keys and values) the flattener goes through, of all forks together. The
 	// default value is 0: forks stay on top of the row spaces that they came from.
 	FlattenRate int64
@@ -292,6 +295,9 @@ type Totals struct {
 	// FlattenedRows and FlattenedBytes were copied by this server since it was started.
 	FlattenedRows  uint64
 	FlattenedBytes uint64
+	// What the row cache holds, and how often a row was found there, known to be absent included, or was not.
+	CachedRows, CachedBytes uint64
+	CacheHits, CacheMisses  uint64
 }
 
 // GarbageReport says what a collection did, or with checkOnly would have to do.

@@ -105,7 +105,7 @@ func (w *writing) deletePrefix(e *Entry) error {
 // clears it are removed when the frame itself is applied, changes after that are then made again. The rows bear
 // the frame's stamp. So a session that ends in between leaves what one leaves whose epoch was not completed; one that
 // goes on sends the frame again, and finds fewer rows to remove.
-func (f frameWrite) clearAhead(ctx context.Context, entries []Entry) error {
+func (f *frameWrite) clearAhead(ctx context.Context, entries []Entry) error {
 	var left clearing
 	for i := range entries {
 		if entries[i].Op == OpDeletePrefix {

@@ -24,6 +24,7 @@ type Lineage struct {
 	garbage *garbage
 	leases  *leaseWatch
 	filters filterBudget
+	rows    *rowCache // nil if there is none
 	// clearAtOnce bounds what one transaction removes for the clearing of maps.
 	clearAtOnce clearedRows
 
@@ -53,6 +54,9 @@ func New(ctx context.Context, st store.Store, opt Options) (*Lineage, error) {
 		filters: filterBudget{limit: opt.MaxFilterBytes},
 
 		clearAtOnce: clearedRows{clearRows, clearBytes},
+	}
+	if opt.RowCacheBytes > 0 {
+		l.rows = newRowCache(opt.RowCacheBytes)
 	}
 	if err := l.catalog.refresh(ctx, st); err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)

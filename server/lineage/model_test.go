@@ -100,7 +100,8 @@ func (m *model) anyIndex(t *rapid.T) int {
 }
 
 func (m *model) restartServer(t *rapid.T, i int) {
-	l, err := New(m.ctx, m.store, Options{Log: zerolog.Nop(), Now: func() time.Time { return m.now }, Elapsed: func() time.Duration { return m.now.Sub(time.Unix(0, 0)) }, Lease: time.Hour})
+	cache := rapid.SampledFrom([]int64{0, 8_000, 1 << 20}).Draw(t, "bytes of row cache")
+	l, err := New(m.ctx, m.store, Options{RowCacheBytes: cache, Log: zerolog.Nop(), Now: func() time.Time { return m.now }, Elapsed: func() time.Duration { return m.now.Sub(time.Unix(0, 0)) }, Lease: time.Hour})
 	m.must(t, err)
 	l.clearAtOnce.rows = rapid.SampledFrom([]int{1, 2, clearRows}).Draw(t, "rows cleared at once")
 	m.servers[i] = l

@@ -34,6 +34,9 @@ func (t countingTx) Get(keys []store.RowKey) ([][]byte, error) {
 func openLineage(t *testing.T, st store.Store, opt Options) *Lineage {
 	t.Helper()
 	opt.Log = zerolog.Nop()
+	if opt.RowCacheBytes == 0 {
+		opt.RowCacheBytes = 1 << 20 // as in front of a database
+	}
 	l, err := New(t.Context(), st, opt)
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,8 @@ type attached struct {
 	states  []*sessionState
 	views   viewCache
 	commits *commitQueue
-	newRows *newRows // nil where rows may exist that were not written here
+	newRows *newRows  // nil where rows may exist that were not written here
+	seen    *seenRows // nil where nothing is cached
 
 	attachment atomic.Uint64 // number of the newest stream here; changes under mu
 	renewal    renewal
@@ -109,6 +110,9 @@ func (l *Lineage) hold(record *sessionRecord) *attached {
 	a := l.live[record.ID]
 	if a == nil {
 		a = &attached{l: l, record: record, commits: newCommitQueue()}
+		if l.rows != nil {
+			a.seen = newSeenRows(l.rows)
+		}
 		a.setParts(record.Parts)
 		l.live[record.ID] = a
 	}
@@ -128,6 +132,7 @@ func (a *attached) follow(record *sessionRecord, progress lane) {
 	a.unsure.Store(false)
 	a.setParts(record.Parts)
 	a.followNewRows(progress)
+	a.seen.startStream()
 }
 
 // setParts replaces what the session sees by the same with fewer layers.
@@ -223,6 +228,7 @@ func (s *Session) RegisterState(ctx context.Context, name string, kind StateKind
 		state.numbers = append(state.numbers, numbers)
 	}
 	s.states = append(s.states, state)
+	s.seen.addState()
 	return uint16(len(s.states) - 1), nil
 }
 
@@ -289,26 +295,37 @@ func (s *Session) Read(ctx context.Context, keys []Entry) ([][]byte, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	values := make([][]byte, len(keys))
+	reading := s.seen.read(keys, values)
+	if err := s.readStore(ctx, keys, reading.open, values); err != nil {
+		return nil, err
+	}
+	reading.keep(values)
+	return values, s.checkNotFenced()
+}
+
+// readStore fills in the rows that are not cached.
+func (s *Session) readStore(ctx context.Context, keys []Entry, rows []openRow, values [][]byte) error {
 	found := make([]resolution, len(keys))
-	open := make([]int, len(keys)) // entries that no layer has decided yet
+	open := make([]int, len(rows)) // entries that no layer has decided yet
 	for i := range open {
-		open[i] = i
+		open[i] = rows[i].index
 	}
 	for depth := 0; len(open) > 0; depth++ {
 		next, err := s.readLayer(ctx, keys, found, open, depth)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		open = next
 	}
 	limit := s.l.Limits().MaxValueBytes
-	for i := range found {
+	for _, row := range rows {
+		i := row.index
 		if size := found[i].size(); size > limit {
-			return nil, tooLargeToRead(size, s.states[keys[i].State].name, limit)
+			return tooLargeToRead(size, s.states[keys[i].State].name, limit)
 		}
 		values[i] = found[i].value()
 	}
-	return values, s.checkNotFenced()
+	return nil
 }
 
 // checkNotFenced refuses what was read if the session was fenced at this server meanwhile: whoever took its place no

@@ -21,19 +21,13 @@ func (s *Session) Write(ctx context.Context, seq, epoch uint64, entries []Entry)
 	if err := s.checkEntries(entries); err != nil {
 		return err
 	}
-	frame := frameWrite{s, seq, stamp{s.record.ID, epoch}}
-	err := frame.update(ctx, func(w *writing) error { return w.apply(entries) })
-	if errors.Is(err, errLargeClear) {
-		if err = frame.clearAhead(ctx, entries); err == nil {
-			err = frame.update(ctx, func(w *writing) error {
-				w.mayClearAll = true
-				return w.apply(entries)
-			})
-		}
-	}
-	if err != nil {
+	change := s.seen.change(entries)
+	frame := &frameWrite{s: s, seq: seq, at: stamp{s.record.ID, epoch}}
+	if err := frame.write(ctx, entries); err != nil {
+		change.failed(s.stream == s.attachment.Load())
 		return fmt.Errorf("write %d: %w", seq, err)
 	}
+	change.applied(frame.repeated)
 	return nil
 }
 
@@ -67,10 +61,26 @@ type frameWrite struct {
 	s   *Session
 	seq uint64
 	at  stamp
+
+	repeated bool // it was applied before
+}
+
+// write applies the frame, in as many transactions as it takes.
+func (f *frameWrite) write(ctx context.Context, entries []Entry) error {
+	err := f.update(ctx, func(w *writing) error { return w.apply(entries) })
+	if errors.Is(err, errLargeClear) {
+		if err = f.clearAhead(ctx, entries); err == nil {
+			err = f.update(ctx, func(w *writing) error {
+				w.mayClearAll = true
+				return w.apply(entries)
+			})
+		}
+	}
+	return err
 }
 
 // update applies something of the frame, or all, which then counts as applied, in one transaction.
-func (f frameWrite) update(ctx context.Context, apply func(*writing) error) error {
+func (f *frameWrite) update(ctx context.Context, apply func(*writing) error) error {
 	var w *writing
 	commit, err := f.s.l.store.Update(ctx, func(tx store.Tx) error {
 		w = &writing{s: f.s, tx: tx, at: f.at}
@@ -83,6 +93,7 @@ func (f frameWrite) update(ctx context.Context, apply func(*writing) error) erro
 	if w.partial {
 		durable-- // what comes before the frame is all that this commit speaks for
 	}
+	f.repeated = w.repeated
 	f.s.commits.add(durable, commit)
 	if w.renewed != nil {
 		f.s.noteRenewed(w.renewed)
@@ -101,6 +112,7 @@ type writing struct {
 	keyBuf  []byte
 	surplus []store.RowKey // rows left with something for the sweeper
 
+	repeated    bool // the frame was applied before
 	partial     bool // the frame is not applied by this transaction
 	mayClearAll bool // whatever is left below the prefixes: what this frame put there, after clearAhead
 	cleared     clearedRows
@@ -133,7 +145,7 @@ func (w *writing) run(seq uint64, apply func(*writing) error) error {
 	if err != nil {
 		return err
 	}
-	if seq <= progress.Applied {
+	if w.repeated = seq <= progress.Applied; w.repeated {
 		return writeLane(w.tx, w.s.record.ID, progress) // durable when the frame is
 	}
 	if seq != progress.Applied+1 {
