@@ -63,13 +63,18 @@ func newMetrics() *bridge.Metrics { return bridge.NewMetrics(prometheus.NewRegis
 
 func dial(t testing.TB, address string) pb.StateServiceClient {
 	t.Helper()
+	return pb.NewStateServiceClient(connectTo(t, address))
+}
+
+func connectTo(t testing.TB, address string) *grpc.ClientConn {
+	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(256<<20), grpc.MaxCallSendMsgSize(256<<20)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return pb.NewStateServiceClient(conn)
+	return conn
 }
 
 func openRequest(token string) *pb.OpenSessionRequest {

@@ -15,10 +15,13 @@ import (
 // heldStore keeps transactions waiting while it is held.
 type heldStore struct {
 	store.Store
-	held chan chan struct{} // holds a channel that is closed when transactions may go on
+	held    chan chan struct{} // holds a channel that is closed when transactions may go on
+	waiting chan struct{}      // gets something when a transaction waits
 }
 
-func newHeldStore() *heldStore { return &heldStore{memory.New(), make(chan chan struct{}, 1)} }
+func newHeldStore() *heldStore {
+	return &heldStore{memory.New(), make(chan chan struct{}, 1), make(chan struct{}, 100)}
+}
 
 // hold keeps all later transactions waiting until release is called.
 func (s *heldStore) hold() (release func()) {
@@ -31,6 +34,7 @@ func (s *heldStore) Update(ctx context.Context, fn func(tx store.Tx) error) (sto
 	select {
 	case gate := <-s.held:
 		s.held <- gate
+		s.waiting <- struct{}{}
 		select {
 		case <-gate:
 		case <-ctx.Done():

@@ -258,7 +258,7 @@ func (x *sessionStream) handle(r received) (kind string, closing bool, err error
 		}
 		return "heartbeat", false, x.send(&pb.ServerFrame{Frame: &pb.ServerFrame_HeartbeatAck{HeartbeatAck: &pb.HeartbeatAck{}}})
 	case *pb.ClientFrame_Close:
-		if err := x.session.Close(x.ctx); err != nil {
+		if err := x.close(); err != nil {
 			return "close", false, err
 		}
 		return "close", true, x.send(&pb.ServerFrame{Frame: &pb.ServerFrame_Closed{Closed: &pb.SessionClosed{}}})
@@ -267,6 +267,17 @@ func (x *sessionStream) handle(r received) (kind string, closing bool, err error
 	default:
 		return "unknown", false, invalid("frame of unknown kind: the client is newer than this server")
 	}
+}
+
+// closeTime is how long ending a session may take.
+const closeTime = 10 * time.Second
+
+// close ends the session, even when its client, which waits for a moment only, has gone meanwhile: the session would
+// hold what it sees until its lease has passed.
+func (x *sessionStream) close() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), closeTime)
+	defer cancel()
+	return x.session.Close(ctx)
 }
 
 // maxStates is the highest index of a state.

@@ -1,12 +1,15 @@
 package bridge_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -75,6 +78,38 @@ func TestReconnect(t *testing.T) {
 	for { // the older stream ends
 		if _, err := before.Recv(); err != nil {
 			break
+		}
+	}
+}
+
+// TestClientThatDoesNotAwaitTheEnd closes its session and is gone before the store has ended it.
+func TestClientThatDoesNotAwaitTheEnd(t *testing.T) {
+	st := newHeldStore()
+	streams := make(chan context.Context, 1)
+	note := func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		streams <- stream.Context()
+		return handle(srv, stream)
+	}
+	conn := connectTo(t, startServerOn(t, st, lineage.Options{}, bridge.Options{}, grpc.StreamInterceptor(note)))
+	s := open(t, pb.NewStateServiceClient(conn), "a")
+	s.write(put("a", "1"))
+	s.applied(1)
+	release := st.hold()
+	s.send(&pb.ClientFrame{Frame: &pb.ClientFrame_Close{Close: &pb.CloseSession{}}})
+	<-st.waiting
+	s.cancel()
+	<-(<-streams).Done()
+	release()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		listed, err := pb.NewAdminServiceClient(conn).ListSessions(t.Context(), &pb.ListSessionsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(listed.GetSessions()) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the session has not ended: %v", listed)
 		}
 	}
 }

@@ -23,7 +23,8 @@ import (
 func (c *campaign) awaitNothingLeft() {
 	c.t.Helper()
 	var left error
-	if err := flinkcluster.Poll(c.ctx, 2*time.Minute, "an empty store", func() bool {
+	// A session whose end the server did not hear of, or could not write in time, ends with its lease: two minutes.
+	if err := flinkcluster.Poll(c.ctx, 4*time.Minute, "an empty store", func() bool {
 		left = c.whatIsLeft()
 		return left == nil
 	}); err != nil {
