@@ -99,24 +99,37 @@ func TestRestoredSnapshotIsNotReleasedAsAbandoned(t *testing.T) {
 	}
 }
 
-// TestAbortDoesNotReleaseWhatWasRestored tells of an aborted checkpoint after another server restored from it, which
-// this one has not heard of.
-func TestAbortDoesNotReleaseWhatWasRestored(t *testing.T) {
-	st := memory.New()
-	l, other := openLineage(t, st, Options{}), openLineage(t, st, Options{})
-	first := openForRace(t, l, "first", nil)
-	takeSnapshotOf(t, first, SnapshotRequest{ID: "restored", Epoch: 1, CheckpointID: 1, Kind: SnapshotCheckpoint})
-	takeSnapshotOf(t, first, SnapshotRequest{ID: "aborted", Epoch: 2, CheckpointID: 2, Kind: SnapshotCheckpoint})
-	openForRace(t, other, "second", []Base{{"restored", Range{0, 0}}})
-	for checkpoint := range int64(2) {
-		if err := first.Notify(t.Context(), checkpoint+1, false); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := l.Snapshot(t.Context(), "restored"); err != nil {
-		t.Errorf("the snapshot that a session was restored from: %v", err)
-	}
-	if _, err := l.Snapshot(t.Context(), "aborted"); !errors.Is(err, ErrSnapshotNotFound) {
-		t.Errorf("the aborted one: %v", err)
+// TestAbortedCheckpointIsKeptForItsRetention tells of two aborted checkpoints. Another server restores from one of them,
+// which this one has not heard of: the JobManager did not know that the high-availability store had taken it.
+func TestAbortedCheckpointIsKeptForItsRetention(t *testing.T) {
+	for name, abortedFirst := range map[string]bool{"told before the restore": true, "told after it": false} {
+		t.Run(name, func(t *testing.T) {
+			st := memory.New()
+			m := &machine{}
+			l, other := m.start(t, st), m.start(t, st)
+			first := openForRace(t, l, "first", nil)
+			takeSnapshotOf(t, first, SnapshotRequest{ID: "restored", Epoch: 1, CheckpointID: 1, Kind: SnapshotCheckpoint})
+			takeSnapshotOf(t, first, SnapshotRequest{ID: "aborted", Epoch: 2, CheckpointID: 2, Kind: SnapshotCheckpoint})
+			restore := func() { openForRace(t, other, "second", []Base{{"restored", Range{0, 0}}}) }
+			if !abortedFirst {
+				restore()
+			}
+			for checkpoint := range int64(2) {
+				if err := first.Notify(t.Context(), checkpoint+1, false); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if abortedFirst {
+				restore()
+			}
+			m.pass(2 * time.Hour)
+			collectExpired(t, l)
+			if info, err := l.Snapshot(t.Context(), "restored"); err != nil || !info.Abandoned.IsZero() {
+				t.Errorf("the snapshot that a session was restored from: abandoned %v, error %v", info.Abandoned, err)
+			}
+			if _, err := l.Snapshot(t.Context(), "aborted"); !errors.Is(err, ErrSnapshotNotFound) {
+				t.Errorf("the other one: %v", err)
+			}
+		})
 	}
 }

@@ -500,7 +500,7 @@ func (s *Session) Notify(ctx context.Context, checkpointID int64, completed bool
 		if completed {
 			err = s.l.confirm(ctx, id)
 		} else {
-			_, err = s.l.releaseUnconfirmed(ctx, id)
+			err = s.l.abandonUnconfirmed(ctx, id)
 		}
 		if err != nil {
 			return err
@@ -511,6 +511,23 @@ func (s *Session) Notify(ctx context.Context, checkpointID int64, completed bool
 
 // confirm notes that Flink counts on a snapshot.
 func (l *Lineage) confirm(ctx context.Context, id string) error {
+	return l.note(ctx, "confirm", id, func(s *snapshotRecord) { s.Confirmed = true })
+}
+
+// abandonUnconfirmed leaves a snapshot of an aborted checkpoint to its retention, unless Flink counts on it by now. It is
+// not released at once: when the high-availability store does not say whether it took a checkpoint, the JobManager
+// tells that it was aborted, and keeps its state, since the next JobManager may find it there and restore it. What
+// Flink does not keep, it discards itself.
+func (l *Lineage) abandonUnconfirmed(ctx context.Context, id string) error {
+	return l.note(ctx, "abandon", id, func(s *snapshotRecord) {
+		if !s.Confirmed && s.Abandoned.IsZero() {
+			s.Abandoned = l.steadyNow()
+		}
+	})
+}
+
+// note changes the record of a snapshot, if it is there.
+func (l *Lineage) note(ctx context.Context, what, id string, change func(*snapshotRecord)) error {
 	var record *snapshotRecord
 	_, err := l.store.Update(ctx, func(tx store.Tx) error {
 		record = nil
@@ -522,12 +539,12 @@ func (l *Lineage) confirm(ctx context.Context, id string) error {
 		if err != nil || !found {
 			return err
 		}
-		stored.Confirmed = true
+		change(stored)
 		record = stored
 		return writeRecord(tx, snapshotKey(id), stored)
 	})
 	if err != nil {
-		return fmt.Errorf("confirm snapshot %s: %w", id, err)
+		return fmt.Errorf("%s snapshot %s: %w", what, id, err)
 	}
 	if record != nil {
 		l.catalog.change(func() { l.catalog.snapshots[id] = record })

@@ -58,11 +58,6 @@ func (l *Lineage) Release(ctx context.Context, id string) (bool, error) {
 	return l.releaseIf(ctx, id, func(store.Tx, *snapshotRecord) (bool, error) { return true, nil })
 }
 
-// releaseUnconfirmed releases a snapshot unless Flink counts on it by now.
-func (l *Lineage) releaseUnconfirmed(ctx context.Context, id string) (bool, error) {
-	return l.releaseIf(ctx, id, func(_ store.Tx, s *snapshotRecord) (bool, error) { return !s.Confirmed, nil })
-}
-
 // releaseIf releases a snapshot if a condition holds for its record as the store has it. The catalog may lag behind:
 // a session may have been restored from the snapshot since, here or at another server. The gate keeps that out while
 // the condition is asked.

@@ -2227,7 +2227,7 @@ func (x *SnapshotResult) GetDeltaBytes() uint64 {
 type Notify struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CheckpointId  int64                  `protobuf:"varint,1,opt,name=checkpoint_id,json=checkpointId,proto3" json:"checkpoint_id,omitempty"`
-	Completed     bool                   `protobuf:"varint,2,opt,name=completed,proto3" json:"completed,omitempty"` // false = aborted: its snapshot is released
+	Completed     bool                   `protobuf:"varint,2,opt,name=completed,proto3" json:"completed,omitempty"` // false = aborted: its snapshot is abandoned
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
