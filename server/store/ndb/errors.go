@@ -225,11 +225,13 @@ func explain(op string, err error) error {
 		err = fmt.Errorf("%w (%s)", err, hint)
 	}
 	switch {
+	case errors.Is(err, errUnknownOutcome): // whatever the reason: that it did not happen must not be said
+		return fmt.Errorf("%s: %w: %w", op, store.ErrUnavailable, err)
 	case isFull(err):
 		return fmt.Errorf("%s: %w: %w", op, store.ErrFull, err)
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w", op, err)
-	case classify(err) != permanent || errors.Is(err, errUnknownOutcome):
+	case classify(err) != permanent:
 		return fmt.Errorf("%s: %w: %w", op, store.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w", op, err)

@@ -110,7 +110,7 @@ func (t *tx) PutMeta(key string, value []byte) error {
 		value = []byte{}
 	}
 	changes := []change{{key: metaKey(key), value: value}}
-	if err := t.count(changes); err != nil {
+	if err := t.countWrites(changes); err != nil {
 		return err
 	}
 	t.wrote = true

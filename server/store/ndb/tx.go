@@ -122,7 +122,7 @@ func (t *tx) Put(rows []store.Row) error {
 			long = append(long, ch.key)
 		}
 	}
-	if err := t.count(changes); err != nil {
+	if err := t.countWrites(changes); err != nil {
 		return err
 	}
 	t.wrote = true
@@ -160,18 +160,28 @@ func (t *tx) Delete(keys []store.RowKey) error {
 		}
 		sqlKeys[i] = rowKey(k)
 	}
+	if err := t.count(len(sqlKeys)); err != nil {
+		return err
+	}
 	if err := t.removeOld(&rowTable, &t.rows, sqlKeys); err != nil {
 		return t.fail(err)
 	}
 	return t.fail(t.c.remove(&rowTable, sqlKeys))
 }
 
-// count adds the row operations of a write and refuses what the cluster cannot hold.
-func (t *tx) count(changes []change) error {
+// countWrites counts the row operations of a write.
+func (t *tx) countWrites(changes []change) error {
+	operations := 0
 	for i := range changes {
 		bytes, _ := changes[i].payloadSize()
-		t.operations += 1 + appendix{total: uint64(bytes)}.chunks()
+		operations += 1 + appendix{total: uint64(bytes)}.chunks()
 	}
+	return t.count(operations)
+}
+
+// count adds row operations and refuses what the cluster cannot hold.
+func (t *tx) count(operations int) error {
+	t.operations += operations
 	if limit := t.store.maxOperations; limit > 0 && t.operations > limit {
 		return fmt.Errorf("a transaction of more than %d row operations does not fit into the cluster: raise MaxNoOfConcurrentOperations of the data nodes, or write less at once", limit)
 	}
@@ -202,6 +212,9 @@ func (t *tx) removeOld(table *table, m *memory, keys []sqlKey) error {
 			old = a.chunkKeys(old, key)
 			delete(m.long, key)
 		}
+	}
+	if err := t.count(len(old)); err != nil {
+		return err
 	}
 	return t.c.removeChunks(old)
 }

@@ -194,6 +194,48 @@ func TestErrorsAreSorted(t *testing.T) {
 	}
 }
 
+// TestUnknownOutcomeIsNotCalledFull loses the answer of a COMMIT that failed for want of room, and then the database: a
+// caller that is told of a full store takes it for granted that nothing has happened.
+func TestUnknownOutcomeIsNotCalledFull(t *testing.T) {
+	full := &mysql.MySQLError{Number: erRecordFileFull, Message: "The table 'state_row' is full"}
+	err := explain("update", fmt.Errorf("%w: %w (looking for it: %v)", errUnknownOutcome, full, mysql.ErrInvalidConn))
+	if errors.Is(err, store.ErrFull) || !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("explained: %v", err)
+	}
+}
+
+// TestRemovalsCountAsOperations removes more rows, or longer ones, than the cluster can hold in one transaction.
+func TestRemovalsCountAsOperations(t *testing.T) {
+	const limit = 10
+	keys := make([]store.RowKey, limit+1)
+	for i := range keys {
+		keys[i] = store.RowKey{Space: 7, Key: []byte{byte(i)}}
+	}
+	for name, c := range map[string]struct {
+		remove func(t *tx) error
+		fits   bool
+	}{
+		"rows that fit": {func(t *tx) error { return t.Delete(keys[:limit]) }, true},
+		"too many rows": {func(t *tx) error { return t.Delete(keys) }, false},
+		"too many in several calls": {func(t *tx) error {
+			return errors.Join(t.Delete(keys[:limit]), t.Delete(keys[limit:]))
+		}, false},
+		"a row of too many chunks": {func(t *tx) error {
+			t.rows.long[rowKey(keys[0])] = appendix{total: inlineValue + limit*chunkBytes}
+			return t.Delete(keys[:1])
+		}, false},
+		"a short row in the place of too many chunks": {func(t *tx) error {
+			t.rows.long[rowKey(keys[0])] = appendix{total: inlineValue + limit*chunkBytes}
+			return t.Put([]store.Row{{RowKey: keys[0], Value: []byte("v")}})
+		}, false},
+	} {
+		removing := newTx(&Store{maxOperations: limit}, sessionOf(t, nil), nil)
+		if err := c.remove(removing); (err == nil) != c.fits {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestUnreachableServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
