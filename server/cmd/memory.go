@@ -29,9 +29,12 @@ func (f *serveFlags) memoryBound() int64 {
 	return bound + f.rowCacheBytes()
 }
 
+// sharedStore says whether several servers can work on the store at the same time.
+func (f *serveFlags) sharedStore() bool { return strings.HasPrefix(f.store, "mysql:") }
+
 // rowCacheBytes is for the cache of rows in front of a database. The embedded store has a cache of its own.
 func (f *serveFlags) rowCacheBytes() int64 {
-	if strings.HasPrefix(f.store, "mysql:") {
+	if f.sharedStore() {
 		return f.cacheBytes
 	}
 	return 0

@@ -126,8 +126,12 @@ func (f *serveFlags) run(ctx context.Context, stderr io.Writer) error {
 }
 
 func (f *serveFlags) serve(ctx context.Context, log zerolog.Logger, st store.Store, registry *prometheus.Registry, endpoints []endpoint) error {
+	id, err := newServerID()
+	if err != nil {
+		return err
+	}
 	l, err := lineage.New(ctx, st, lineage.Options{
-		Log: log, Lease: f.lease, AbandonedRetention: f.abandonedRetention, SweepInterval: f.sweepInterval,
+		Log: log, ServerID: id, Exclusive: !f.sharedStore(), Lease: f.lease, AbandonedRetention: f.abandonedRetention, SweepInterval: f.sweepInterval,
 		FlattenRate: f.flattenRate, FlattenDelay: f.flattenDelay,
 		MaxValueBytes: f.maxValueBytes, RowCacheBytes: f.rowCacheBytes(),
 	})
@@ -135,10 +139,6 @@ func (f *serveFlags) serve(ctx context.Context, log zerolog.Logger, st store.Sto
 		return err
 	}
 	bridge.RegisterTotals(registry, l)
-	id, err := newServerID()
-	if err != nil {
-		return err
-	}
 	service := bridge.New(l, bridge.Options{
 		ServerID: id, Version: Version(), MaxSessions: f.maxSessions, MaxInflightBytes: f.maxInflightBytes, Log: log, Metrics: bridge.NewMetrics(registry),
 	})

@@ -6,6 +6,7 @@
 package lineage
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -89,6 +90,11 @@ func (r Range) within(other Range) bool { return other.First <= r.First && r.Las
 // Options are the settings of a Lineage.
 type Options struct {
 	Log zerolog.Logger
+	// ServerID names this server among those of the store; no other one ever had the name. The default value is random.
+	ServerID string
+	// Exclusive says that no other server can have the store open: none need be followed, to take over what it
+	// remembered. The default value is for stores that servers share.
+	Exclusive bool
 	// Now is the time of day, for people to read; it may jump. nil stands for time.Now.
 	Now func() time.Time
 	// Elapsed is the time since the server started, by a clock that does not jump: what is due when is decided
@@ -101,8 +107,9 @@ type Options struct {
 	// SweepInterval is the time between two passes of the garbage collector. The default value is
 	// ten seconds.
 	SweepInterval time.Duration
-	// MaxGarbageKeys bounds the rows remembered for the sweeper, of all row spaces together. The default
-	// value is 500,000; above it the row space with the most is swept as a whole.
+	// MaxGarbageKeys bounds the rows remembered for the sweeper, of all row spaces together; a row with a long key
+	// counts for one more every 128 bytes. The default value is 500,000; above it the row space with the most is swept
+	// as a whole. As many rows are remembered that sessions have made since their newest confirmed snapshots.
 	MaxGarbageKeys int
 	// MaxFilterBytes bounds the filters that spare writes of new rows a look at the store, of all
 	// sessions together. The default value is 128 MiB, enough for 100 million rows.
@@ -120,6 +127,9 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
+	if o.ServerID == "" {
+		o.ServerID = rand.Text()
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}

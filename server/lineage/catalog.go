@@ -1,8 +1,10 @@
 package lineage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/flinkndb/flinkndb/server/store"
@@ -152,6 +154,46 @@ func (c *catalog) views(space uint64, group uint16, but uint64) groupViews {
 		}
 	}
 	return seen
+}
+
+// continued says whether others see all of the newest that an ended view saw.
+func (c *catalog) continued(v endedView) bool {
+	if len(v.History) == 0 {
+		return true
+	}
+	newest := v.History[len(v.History)-1]
+	sees := func(l layer) bool { return l.Space == v.Space && l.History.sees(stamp{newest.Gen, newest.Last}) }
+	var seen []Range
+	add := func(parts []part) {
+		for _, p := range parts {
+			if p.overlaps(v.groups) && slices.ContainsFunc(p.Layers, sees) {
+				seen = append(seen, p.Range)
+			}
+		}
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, s := range c.sessions {
+		if s.ID != v.session {
+			add(s.Parts)
+		}
+	}
+	for _, s := range c.snapshots {
+		add(s.Parts)
+	}
+	return covered(v.groups, seen)
+}
+
+// covered says whether ranges together hold all key groups of one.
+func covered(groups Range, by []Range) bool {
+	slices.SortFunc(by, func(a, b Range) int { return cmp.Compare(a.First, b.First) })
+	next := uint32(groups.First)
+	for _, r := range by {
+		if uint32(r.First) <= next {
+			next = max(next, uint32(r.Last)+1)
+		}
+	}
+	return next > uint32(groups.Last)
 }
 
 func (c *catalog) hasSession(id uint64) bool {

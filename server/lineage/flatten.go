@@ -264,6 +264,7 @@ func (f *flattening) cut(ctx context.Context) error {
 		return fmt.Errorf("cut the layers of groups %d to %d: %w", groups.First, groups.Last, err)
 	}
 	// From here on the session's reads and snapshots are without the layers, and rows below them may go.
+	before := f.a.parts
 	f.a.setParts(record.Parts)
 	f.first, f.cutAt = f.group, l.steadyNow()
 	if err := commit.Wait(ctx); err != nil {
@@ -271,6 +272,11 @@ func (f *flattening) cut(ctx context.Context) error {
 		return fmt.Errorf("cut the layers of groups %d to %d: %w", groups.First, groups.Last, err)
 	}
 	l.catalog.replaceSession(record)
+	for _, p := range before {
+		if p.overlaps(groups) {
+			l.garbage.endLayers(Range{max(p.First, groups.First), min(p.Last, groups.Last)}, p.Layers[1:], 0)
+		}
+	}
 	l.garbage.wake()
 	return nil
 }

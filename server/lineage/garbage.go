@@ -22,18 +22,32 @@ type garbage struct {
 	maxRows int
 	news    chan struct{}
 
-	mu     sync.Mutex
-	spaces map[uint64]*spaceGarbage
-	rows   int // remembered, of all row spaces
+	mu      sync.Mutex
+	spaces  map[uint64]*spaceGarbage
+	weight  int           // of the rows remembered, of all row spaces
+	ended   []endedView   // of which it is not known whether others see what they saw
+	whole   bool          // look at every row of every row space
+	wholeAt time.Duration // Options.Elapsed when the latest pass began that did; negative before any
 }
 
 type spaceGarbage struct {
-	all  bool                    // look at every row
-	rows map[string]store.RowKey // nil when all are looked at
+	all    bool                    // look at every row
+	rows   map[string]store.RowKey // nil when all are looked at
+	weight int                     // of these rows
+}
+
+// rowWeight is what a remembered row counts for: those with long keys count for several.
+func rowWeight(key []byte) int { return 1 + len(key)/128 }
+
+// endedView is what a session or snapshot that is no more saw of a row space.
+type endedView struct {
+	layer
+	groups  Range
+	session uint64 // 0 = it was a snapshot
 }
 
 func newGarbage(maxRows int) *garbage {
-	return &garbage{maxRows: maxRows, news: make(chan struct{}, 1), spaces: map[uint64]*spaceGarbage{}}
+	return &garbage{maxRows: maxRows, news: make(chan struct{}, 1), spaces: map[uint64]*spaceGarbage{}, wholeAt: -1}
 }
 
 func (g *garbage) space(id uint64) *spaceGarbage {
@@ -63,7 +77,8 @@ func (g *garbage) addLocked(row store.RowKey) {
 	if _, known := s.rows[name]; known {
 		return
 	}
-	if g.rows >= g.maxRows {
+	weight := rowWeight(row.Key)
+	for g.weight > 0 && g.weight+weight > g.maxRows {
 		g.makeRoom()
 		if s.all {
 			return
@@ -71,7 +86,8 @@ func (g *garbage) addLocked(row store.RowKey) {
 	}
 	row.Key = []byte(name[4:])
 	s.rows[name] = row
-	g.rows++
+	s.weight += weight
+	g.weight += weight
 }
 
 // makeRoom forgets the rows of the row space with the most, which is looked at as a whole instead: it is the one where
@@ -79,7 +95,7 @@ func (g *garbage) addLocked(row store.RowKey) {
 func (g *garbage) makeRoom() {
 	var largest *spaceGarbage
 	for _, s := range g.spaces {
-		if largest == nil || len(s.rows) > len(largest.rows) {
+		if largest == nil || s.weight > largest.weight {
 			largest = s
 		}
 	}
@@ -87,8 +103,8 @@ func (g *garbage) makeRoom() {
 }
 
 func (g *garbage) lookAtAll(s *spaceGarbage) {
-	g.rows -= len(s.rows)
-	s.all, s.rows = true, nil
+	g.weight -= s.weight
+	s.all, s.rows, s.weight = true, nil, 0
 }
 
 func rowName(row store.RowKey) string {
@@ -104,13 +120,52 @@ func (g *garbage) sweepAll(space uint64) {
 	g.lookAtAll(g.space(space))
 }
 
-// take hands over what is remembered.
-func (g *garbage) take() map[uint64]*spaceGarbage {
+// sweepEverything has all row spaces looked at, those too that the next pass will be the first to know of.
+func (g *garbage) sweepEverything() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	taken := g.spaces
-	g.spaces, g.rows = map[uint64]*spaceGarbage{}, 0
+	g.whole = true
+}
+
+// wholeSince says whether everything has been looked at, or what failed is remembered, since some moment.
+func (g *garbage) wholeSince(moment time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.wholeAt >= moment
+}
+
+// end remembers views that have ended.
+func (g *garbage) end(views ...endedView) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ended = append(g.ended, views...)
+}
+
+// endLayers remembers that someone sees key groups through some layers no more.
+func (g *garbage) endLayers(groups Range, layers []layer, session uint64) {
+	for _, shown := range layers {
+		g.end(endedView{shown, groups, session})
+	}
+}
+
+func (g *garbage) takeEnded() []endedView {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	taken := g.ended
+	g.ended = nil
 	return taken
+}
+
+// take hands over what is remembered to a pass that began at some moment; whole says that every row is to be looked at.
+func (g *garbage) take(began time.Duration) (taken map[uint64]*spaceGarbage, whole bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	taken, whole = g.spaces, g.whole
+	g.spaces, g.weight, g.whole = map[uint64]*spaceGarbage{}, 0, false
+	if whole {
+		g.wholeAt = began
+	}
+	return taken, whole
 }
 
 // giveBack remembers again what was taken and not swept.
@@ -133,10 +188,15 @@ func (g *garbage) wake() {
 	}
 }
 
-// Run collects garbage, renews leases and flattens forks until the context ends.
+// Run collects garbage, also that of servers that have died, renews leases and flattens forks until the context ends.
 func (l *Lineage) Run(ctx context.Context) {
 	var others sync.WaitGroup
 	defer others.Wait()
+	if !l.opt.Exclusive {
+		p := newPresence(l)
+		p.tryStep(ctx) // before there is anything to remember, and before the first pass begins
+		others.Go(func() { p.run(ctx) })
+	}
 	others.Go(func() { l.runRenewals(ctx) })
 	if l.opt.FlattenRate > 0 {
 		others.Go(func() { l.runFlattener(ctx) })
@@ -180,9 +240,13 @@ func (l *Lineage) Collect(ctx context.Context, checkOnly bool) (GarbageReport, e
 // those that are remembered.
 func (l *Lineage) collect(ctx context.Context, everything bool) (GarbageReport, error) {
 	var report GarbageReport
+	began := l.opt.Elapsed()
+	ended := l.garbage.takeEnded()
 	if err := l.catalog.refresh(ctx, l.store); err != nil {
+		l.garbage.end(ended...)
 		return report, fmt.Errorf("read the catalog: %w", err)
 	}
+	l.sweepOrphans(ended)
 	l.catalog.mu.RLock()
 	l.leases.keep(l.catalog.sessions)
 	l.catalog.mu.RUnlock()
@@ -199,7 +263,7 @@ func (l *Lineage) collect(ctx context.Context, everything bool) (GarbageReport, 
 	if err := l.dropSpaces(ctx, &report); err != nil {
 		return report, err
 	}
-	return report, l.sweep(ctx, everything, &report)
+	return report, l.sweep(ctx, everything, began, &report)
 }
 
 func (l *Lineage) expiredSessions() []*sessionRecord {
@@ -233,24 +297,10 @@ func (l *Lineage) expire(ctx context.Context, id uint64) (bool, error) {
 	l.structure.Lock()
 	defer l.structure.Unlock()
 	ended := false
-	_, err := l.store.Update(ctx, func(tx store.Tx) error {
-		ended = false
-		if _, err := tx.LockMeta(gateKey); err != nil {
-			return fmt.Errorf("lock %s: %w", gateKey, err)
-		}
-		if _, err := tx.LockMeta(laneKey(id)); err != nil {
-			return fmt.Errorf("lock the lane: %w", err)
-		}
-		record := &sessionRecord{}
-		found, err := readRecord(tx.Meta, sessionKey(id), record)
-		if err != nil {
-			return err
-		}
-		ended = !found || l.expired(record)
-		if !found || !ended {
-			return nil
-		}
-		return errors.Join(endSession(tx, record), tx.DeleteMeta(laneKey(id)))
+	record := &sessionRecord{}
+	_, err := l.store.Update(ctx, func(tx store.Tx) (err error) {
+		ended, err = l.endExpired(tx, id, record)
+		return err
 	})
 	if err != nil || !ended {
 		return false, err
@@ -264,13 +314,35 @@ func (l *Lineage) expire(ctx context.Context, id uint64) (bool, error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.forgetNewRows()
+	} else {
+		l.sweepSpaces(record.Parts) // the server that knew which rows may have died
 	}
 	return true, nil
 }
 
+// endExpired is the transaction of expire.
+func (l *Lineage) endExpired(tx store.Tx, id uint64, record *sessionRecord) (ended bool, err error) {
+	if _, err := tx.LockMeta(gateKey); err != nil {
+		return false, fmt.Errorf("lock %s: %w", gateKey, err)
+	}
+	if _, err := tx.LockMeta(laneKey(id)); err != nil {
+		return false, fmt.Errorf("lock the lane: %w", err)
+	}
+	*record = sessionRecord{}
+	found, err := readRecord(tx.Meta, sessionKey(id), record)
+	if err != nil {
+		return false, err
+	}
+	ended = !found || l.expired(record)
+	if !found || !ended {
+		return ended, nil
+	}
+	return ended, errors.Join(endSession(tx, record), tx.DeleteMeta(laneKey(id)))
+}
+
 // releaseOverdue releases snapshots that nobody will.
 func (l *Lineage) releaseOverdue(ctx context.Context, report *GarbageReport) error {
-	for _, id := range l.overdueSnapshots() {
+	for _, id := range l.overdueSnapshots(l.catalog) {
 		released, err := l.releaseIf(ctx, id, func(tx store.Tx, s *snapshotRecord) (bool, error) {
 			session, err := tx.Meta(sessionKey(s.Session))
 			if err != nil {
@@ -288,13 +360,13 @@ func (l *Lineage) releaseOverdue(ctx context.Context, report *GarbageReport) err
 	return nil
 }
 
-// overdueSnapshots are those that are overdue as far as the catalog tells.
-func (l *Lineage) overdueSnapshots() []string {
-	l.catalog.mu.RLock()
-	defer l.catalog.mu.RUnlock()
+// overdueSnapshots are those that are overdue as far as a catalog tells.
+func (l *Lineage) overdueSnapshots(c *catalog) []string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	var overdue []string
-	for _, s := range l.catalog.snapshots {
-		if l.overdue(s, l.catalog.sessions[s.Session] != nil) {
+	for _, s := range c.snapshots {
+		if l.overdue(s, c.sessions[s.Session] != nil) {
 			overdue = append(overdue, s.ID)
 		}
 	}

@@ -56,3 +56,17 @@ func (s *lateCommits) Update(ctx context.Context, fn func(store.Tx) error) (stor
 	}
 	return s.Store.Update(ctx, fn)
 }
+
+// unheardCommits loses the answers to transactions while it is on: they take place, and the caller is not told.
+type unheardCommits struct {
+	store.Store
+	on bool
+}
+
+func (s *unheardCommits) Update(ctx context.Context, fn func(store.Tx) error) (store.Commit, error) {
+	commit, err := s.Store.Update(ctx, fn)
+	if s.on && err == nil {
+		return nil, store.ErrUnavailable
+	}
+	return commit, err
+}

@@ -25,6 +25,8 @@ type Lineage struct {
 	leases  *leaseWatch
 	filters filterBudget
 	rows    *rowCache // nil if there is none
+	// unsettled bounds the rows that sessions have made and no confirmed snapshot has.
+	unsettled rowBudget
 	// clearAtOnce bounds what one transaction removes for the clearing of maps.
 	clearAtOnce clearedRows
 
@@ -53,6 +55,8 @@ func New(ctx context.Context, st store.Store, opt Options) (*Lineage, error) {
 		live:    map[uint64]*attached{},
 		filters: filterBudget{limit: opt.MaxFilterBytes},
 
+		unsettled: rowBudget{limit: int64(opt.MaxGarbageKeys)},
+
 		clearAtOnce: clearedRows{clearRows, clearBytes},
 	}
 	if opt.RowCacheBytes > 0 {
@@ -62,9 +66,7 @@ func New(ctx context.Context, st store.Store, opt Options) (*Lineage, error) {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
 	// What an earlier server remembered for its sweeper is gone with it.
-	for id := range l.catalog.spaces {
-		l.garbage.sweepAll(id)
-	}
+	l.garbage.sweepEverything()
 	return l, nil
 }
 
@@ -151,6 +153,10 @@ type opening struct {
 }
 
 func (o *opening) run() error {
+	// A client whose call took too long repeats it, perhaps at another server: only one of them is to open the session.
+	if _, err := o.tx.LockMeta(counterKey); err != nil {
+		return fmt.Errorf("lock %s: %w", counterKey, err)
+	}
 	if known, err := o.repeat(); known || err != nil {
 		o.repeated = known
 		return err

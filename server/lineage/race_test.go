@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/flinkndb/flinkndb/server/store"
 	"github.com/flinkndb/flinkndb/server/store/memory"
 )
 
@@ -290,4 +291,71 @@ func TestSnapshotThatWasCommittedLate(t *testing.T) {
 	st.on = false
 	putKeys(t, s, 2, 2, 0, 10)
 	expectKeys(t, openForRace(t, l, "restored", []Base{{"late", Range{0, 0}}}), 10, "1")
+}
+
+// lockedStore has something happen before a transaction locks a name for the first time.
+type lockedStore struct {
+	store.Store
+	name string
+	then func() // nil when it has happened
+}
+
+type lockedTx struct {
+	store.Tx
+	s *lockedStore
+}
+
+func (s *lockedStore) Update(ctx context.Context, fn func(store.Tx) error) (store.Commit, error) {
+	return s.Store.Update(ctx, func(tx store.Tx) error { return fn(lockedTx{tx, s}) })
+}
+
+func (t lockedTx) LockMeta(key string) ([]byte, error) {
+	if then := t.s.then; then != nil && key == t.s.name {
+		t.s.then = nil
+		then()
+	}
+	return t.Tx.LockMeta(key)
+}
+
+// TestOpenRepeatedElsewhere has a client repeat an open that takes long at another server, where it is done first: both
+// are answered with the same session, which goes on.
+func TestOpenRepeatedElsewhere(t *testing.T) {
+	st := &lockedStore{Store: memory.New(), name: counterKey}
+	slow, fast := openLineage(t, st, Options{}), openLineage(t, st.Store, Options{})
+	before := openForRace(t, fast, "before", nil)
+	takeSnapshot(t, before, "base", 1)
+	request := OpenRequest{Token: "token", JobID: "job", GroupCount: 1, Bases: []Base{{"base", Range{0, 0}}}}
+	var s *Session
+	var opened OpenResult
+	st.then = func() {
+		var err error
+		if opened, err = fast.Open(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		s = reattach(t, fast, opened.SessionID, "token")
+	}
+	late, err := slow.Open(t.Context(), request)
+	if err != nil || late.SessionID != opened.SessionID {
+		t.Errorf("the late open answers with session %d, error %v; the client has session %d", late.SessionID, err, opened.SessionID)
+	}
+	if err := s.Write(t.Context(), 1, 1, []Entry{{Op: OpPut, Key: []byte("k"), Value: []byte("v")}}); err != nil {
+		t.Errorf("the session that the client goes on with: %v", err)
+	}
+}
+
+// TestCloseOfAnOlderStreamReleasesNothing closes a session by a stream that was left for a newer one, by which an export
+// was taken.
+func TestCloseOfAnOlderStreamReleasesNothing(t *testing.T) {
+	l := openLineage(t, memory.New(), Options{})
+	older := openForRace(t, l, "a", nil)
+	newer := reattach(t, l, older.ID(), "a")
+	takeSnapshotOf(t, newer, SnapshotRequest{ID: "export", Epoch: 1, Kind: SnapshotExport})
+	must(t, older.Close(t.Context()))
+	if _, err := l.Snapshot(t.Context(), "export"); err != nil {
+		t.Errorf("the export of the session, which goes on: %v", err)
+	}
+	must(t, newer.Close(t.Context()))
+	if _, err := l.Snapshot(t.Context(), "export"); !errors.Is(err, ErrSnapshotNotFound) {
+		t.Errorf("the export of the session that has ended: %v", err)
+	}
 }

@@ -16,6 +16,7 @@ const (
 	counterKey     = "counter" // last number given to a session (= generation) or row space
 	gateKey        = "gate"    // held by whatever opens, ends or releases; has no value
 	lanePrefix     = "lane/"
+	serverPrefix   = "server/"
 	sessionPrefix  = "session/"
 	snapshotPrefix = "snapshot/"
 	spacePrefix    = "space/"

@@ -2,8 +2,13 @@ package lineage
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/flinkndb/flinkndb/server/store"
+	"github.com/flinkndb/flinkndb/server/store/memory"
 )
 
 func sampleRecord(t testing.TB) []byte {
@@ -71,4 +76,24 @@ func FuzzRecord(f *testing.F) {
 			t.Error("a lane changed its size")
 		}
 	})
+}
+
+// TestRowSpaceFullOfStates registers a state where all numbers are taken: it must not get that of another one.
+func TestRowSpaceFullOfStates(t *testing.T) {
+	st := memory.New()
+	l := openLineage(t, st, Options{})
+	s := openForRace(t, l, "a", nil)
+	id := s.parts[0].Layers[0].Space
+	space := *l.catalog.spaces[id]
+	for i := len(space.States); i <= maxStateNumber; i++ {
+		space.States = append(space.States, StateInfo{uint16(i), fmt.Sprint("state", i), KindValue})
+	}
+	_, err := st.Update(t.Context(), func(tx store.Tx) error { return writeRecord(tx, spaceKey(id), &space) })
+	must(t, err)
+	if _, err := s.RegisterState(t.Context(), "one too many", KindValue); !errors.Is(err, ErrInvalid) {
+		t.Errorf("error %v, number %v", err, s.states[len(s.states)-1].numbers)
+	}
+	if _, err := s.RegisterState(t.Context(), fmt.Sprint("state", maxStateNumber), KindValue); err != nil {
+		t.Error(err)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -30,10 +31,15 @@ type attached struct {
 	newRows *newRows  // nil where rows may exist that were not written here
 	seen    *seenRows // nil where nothing is cached
 
+	unsettled *unsettled
+
 	attachment atomic.Uint64 // number of the newest stream here; changes under mu
 	renewal    renewal
 	streams    int // under Lineage.mu
 }
+
+// maxStateNumber is the largest number of a state in a row space. States that no job uses any more keep theirs.
+const maxStateNumber = math.MaxUint16
 
 // maxSchemaBytes bounds what Flink says of the states of one operator.
 const maxSchemaBytes = 16 << 20
@@ -109,7 +115,7 @@ func (l *Lineage) hold(record *sessionRecord) *attached {
 	defer l.mu.Unlock()
 	a := l.live[record.ID]
 	if a == nil {
-		a = &attached{l: l, record: record, commits: newCommitQueue()}
+		a = &attached{l: l, record: record, commits: newCommitQueue(), unsettled: &unsettled{budget: &l.unsettled}}
 		if l.rows != nil {
 			a.seen = newSeenRows(l.rows)
 		}
@@ -127,6 +133,9 @@ func (a *attached) follow(record *sessionRecord, progress lane) {
 	defer a.mu.Unlock()
 	if progress.Attachment < a.attachment.Load() {
 		return // a newer stream was faster
+	}
+	if progress.Attachment > a.attachment.Load()+1 {
+		a.unsettled.miss(progress.Epoch) // a stream at another server came between
 	}
 	a.attachment.Store(progress.Attachment)
 	a.unsure.Store(false)
@@ -188,6 +197,9 @@ func readSession(tx store.Tx, id uint64) (*sessionRecord, error) {
 
 // ID is the session's number, and its generation.
 func (s *Session) ID() uint64 { return s.record.ID }
+
+// OlderThan says whether the other stream of the session has attached later.
+func (s *Session) OlderThan(other *Session) bool { return s.stream < other.stream }
 
 // AppliedSeq is the highest seq applied when this stream attached.
 func (s *Session) AppliedSeq() uint64 { return s.applied }
@@ -261,6 +273,9 @@ func (l *Lineage) stateNumber(ctx context.Context, space uint64, name string, ki
 		if n, ok := changed.state(name, kind); ok {
 			number = n
 			return nil
+		}
+		if len(changed.States) > maxStateNumber {
+			return fmt.Errorf("%w: row space %d has had %d states, which is as many as fit", ErrInvalid, space, len(changed.States))
 		}
 		number = uint16(len(changed.States))
 		changed.States = append(changed.States, StateInfo{number, name, kind})
@@ -548,8 +563,19 @@ func (l *Lineage) note(ctx context.Context, what, id string, change func(*snapsh
 	}
 	if record != nil {
 		l.catalog.change(func() { l.catalog.snapshots[id] = record })
+		l.settle(record)
 	}
 	return nil
+}
+
+// settle notes that rows need not be remembered any more because a confirmed snapshot has them.
+func (l *Lineage) settle(s *snapshotRecord) {
+	l.mu.Lock()
+	a := l.live[s.Session]
+	l.mu.Unlock()
+	if a != nil {
+		a.unsettled.confirmed(s.Epoch)
+	}
 }
 
 // Detach ends this stream's hold; the session lives on for its lease.
@@ -561,22 +587,25 @@ func (s *Session) Detach() {
 	s.l.dropEnded()
 }
 
-// Close ends the session. What its snapshots see stays.
+// Close ends the session, unless a newer stream goes on with it. What its snapshots see stays.
 func (s *Session) Close(ctx context.Context) error {
-	if err := s.l.end(ctx, s); err != nil {
+	ended, err := s.l.end(ctx, s)
+	if err != nil {
 		return fmt.Errorf("close session %d: %w", s.record.ID, err)
+	}
+	if !ended {
+		return nil // if it has ended all the same, the sweeper releases its exports
 	}
 	return s.l.releaseExports(ctx, s.record.ID)
 }
 
-// end removes a session that its own stream closes.
-func (l *Lineage) end(ctx context.Context, s *Session) error {
+// end removes a session that its own stream closes; false if that is not up to this stream.
+func (l *Lineage) end(ctx context.Context, s *Session) (ended bool, err error) {
 	l.structure.Lock()
 	defer l.structure.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ended := false
-	_, err := l.store.Update(ctx, func(tx store.Tx) error {
+	_, err = l.store.Update(ctx, func(tx store.Tx) error {
 		if _, err := tx.LockMeta(gateKey); err != nil {
 			return fmt.Errorf("lock %s: %w", gateKey, err)
 		}
@@ -591,14 +620,14 @@ func (l *Lineage) end(ctx context.Context, s *Session) error {
 		return errors.Join(endSession(tx, s.record), tx.DeleteMeta(laneKey(s.record.ID)))
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !ended {
-		return l.forgetIfEnded(ctx, s)
+		return false, l.forgetIfEnded(ctx, s)
 	}
 	s.forgetNewRows()
 	l.forget(s.record.ID)
-	return nil
+	return true, nil
 }
 
 // forgetIfEnded drops a session from memory whose end was not up to this stream: it was fenced or has expired, or it
@@ -623,6 +652,7 @@ func (l *Lineage) dropEnded() {
 		a.mu.Lock()
 		a.forgetNewRows()
 		a.mu.Unlock()
+		l.sweepUnsettled(a)
 	}
 }
 
@@ -653,6 +683,7 @@ func (l *Lineage) forget(id uint64) *attached {
 	l.mu.Unlock()
 	if a != nil {
 		a.commits.stop()
+		l.sweepUnsettled(a)
 	}
 	l.garbage.wake()
 	return a

@@ -64,10 +64,10 @@ func (l *Lineage) Release(ctx context.Context, id string) (bool, error) {
 func (l *Lineage) releaseIf(ctx context.Context, id string, condition func(store.Tx, *snapshotRecord) (bool, error)) (bool, error) {
 	l.structure.Lock()
 	defer l.structure.Unlock()
-	var released bool
+	var released *snapshotRecord
 	var counter uint64
 	commit, err := l.store.Update(ctx, func(tx store.Tx) error {
-		released = false
+		released = nil
 		if _, err := tx.LockMeta(gateKey); err != nil {
 			return fmt.Errorf("lock %s: %w", gateKey, err)
 		}
@@ -76,9 +76,10 @@ func (l *Lineage) releaseIf(ctx context.Context, id string, condition func(store
 		if err != nil || !found {
 			return err
 		}
-		if released, err = condition(tx, record); err != nil || !released {
+		if holds, err := condition(tx, record); err != nil || !holds {
 			return err
 		}
+		released = record
 		if counter, err = readCounter(tx.Meta); err != nil {
 			return err
 		}
@@ -87,7 +88,7 @@ func (l *Lineage) releaseIf(ctx context.Context, id string, condition func(store
 	if err != nil {
 		return false, fmt.Errorf("release snapshot %s: %w", id, err)
 	}
-	if !released {
+	if released == nil {
 		return false, nil
 	}
 	if err := commit.Wait(ctx); err != nil {
@@ -97,6 +98,9 @@ func (l *Lineage) releaseIf(ctx context.Context, id string, condition func(store
 		if err := l.catalog.refresh(ctx, l.store); err != nil {
 			return true, fmt.Errorf("read the catalog: %w", err)
 		}
+	}
+	for _, p := range released.Parts {
+		l.garbage.endLayers(p.Range, p.Layers, 0)
 	}
 	l.garbage.wake()
 	return true, nil

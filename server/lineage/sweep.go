@@ -5,16 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"time"
 
 	"github.com/flinkndb/flinkndb/server/store"
 )
 
 // sweep trims rows: those remembered, or all. A row space where this fails does not keep the others from being swept.
 // What was remembered and not swept is remembered again, also that of others when the context ends.
-func (l *Lineage) sweep(ctx context.Context, everything bool, report *GarbageReport) error {
-	taken := l.garbage.take()
+func (l *Lineage) sweep(ctx context.Context, everything bool, began time.Duration, report *GarbageReport) error {
+	taken, whole := l.garbage.take(began)
 	todo := taken
-	if everything {
+	if everything || whole {
 		todo = l.catalog.wholeSpaces()
 	}
 	var failed []error
@@ -26,7 +28,11 @@ func (l *Lineage) sweep(ctx context.Context, everything bool, report *GarbageRep
 		if err == nil {
 			continue
 		}
-		l.garbage.giveBack(id, taken[id])
+		if whole {
+			l.garbage.sweepAll(id)
+		} else {
+			l.garbage.giveBack(id, taken[id])
+		}
 		if ctx.Err() == nil || len(failed) == 0 { // that the context has ended is said once
 			failed = append(failed, fmt.Errorf("sweep row space %d: %w", id, err))
 		}
@@ -218,16 +224,10 @@ func (l *Lineage) check(ctx context.Context) (GarbageReport, error) {
 	if err := l.catalog.refresh(ctx, l.store); err != nil {
 		return report, fmt.Errorf("read the catalog: %w", err)
 	}
-	report.ExpiredSessions = uint64(len(l.expiredSessions()))
-	report.DroppedSpaces = uint64(len(l.catalog.unseenSpaces()))
-	l.catalog.mu.RLock()
-	spaces := make([]*spaceRecord, 0, len(l.catalog.spaces))
-	for _, s := range l.catalog.spaces {
-		spaces = append(spaces, s)
-	}
-	l.catalog.mu.RUnlock()
-	for _, space := range spaces {
-		err := l.eachPiece(ctx, space, func(keys []store.RowKey) ([]int, error) { return l.checkRows(ctx, keys, &report) })
+	left := l.catalogWithoutExpired(&report)
+	report.DroppedSpaces = uint64(len(left.unseenSpaces()))
+	for _, space := range left.spaces {
+		err := l.eachPiece(ctx, space, func(keys []store.RowKey) ([]int, error) { return l.checkRows(ctx, left, keys, &report) })
 		if err != nil {
 			return report, fmt.Errorf("check row space %d: %w", space.ID, err)
 		}
@@ -235,12 +235,32 @@ func (l *Lineage) check(ctx context.Context) (GarbageReport, error) {
 	return report, nil
 }
 
-func (l *Lineage) checkRows(ctx context.Context, keys []store.RowKey, report *GarbageReport) ([]int, error) {
+// catalogWithoutExpired is what the catalog would show once a collection has ended the sessions that have expired and
+// released the snapshots that are overdue then, exports of these sessions among them.
+func (l *Lineage) catalogWithoutExpired(report *GarbageReport) *catalog {
+	expired := l.expiredSessions()
+	l.catalog.mu.RLock()
+	defer l.catalog.mu.RUnlock()
+	left := &catalog{
+		sessions: maps.Clone(l.catalog.sessions), snapshots: maps.Clone(l.catalog.snapshots), spaces: maps.Clone(l.catalog.spaces),
+	}
+	for _, s := range expired {
+		delete(left.sessions, s.ID)
+	}
+	overdue := l.overdueSnapshots(left)
+	for _, id := range overdue {
+		delete(left.snapshots, id)
+	}
+	report.ExpiredSessions, report.ReleasedSnapshots = uint64(len(expired)), uint64(len(overdue))
+	return left
+}
+
+func (l *Lineage) checkRows(ctx context.Context, left *catalog, keys []store.RowKey, report *GarbageReport) ([]int, error) {
 	raws, err := l.store.Get(ctx, keys)
 	if err != nil {
 		return nil, fmt.Errorf("read rows: %w", err)
 	}
-	seen := l.catalog.views(keys[0].Space, keys[0].Group, 0)
+	seen := left.views(keys[0].Space, keys[0].Group, 0)
 	for _, raw := range raws {
 		if raw == nil {
 			continue

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -22,6 +23,7 @@ const (
 func newGarbageSpaces(t *testing.T, st store.Store) *Lineage {
 	t.Helper()
 	l := openLineage(t, st, Options{})
+	collectExpired(t, l) // the first pass looks at everything
 	for i := range garbageSpaces {
 		name := fmt.Sprint(i)
 		s := openForRace(t, l, name, nil)
@@ -59,7 +61,7 @@ func TestSweepGoesOnAfterAFailure(t *testing.T) {
 	l := newGarbageSpaces(t, st)
 	st.before = func() error { st.before = nil; return store.ErrUnavailable }
 	var report GarbageReport
-	if err := l.sweep(t.Context(), false, &report); !errors.Is(err, store.ErrUnavailable) {
+	if err := l.sweep(t.Context(), false, 0, &report); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("error %v", err)
 	}
 	if expected := uint64((garbageSpaces - 1) * garbageRows); report.RemovedVersions != expected {
@@ -79,7 +81,7 @@ func TestInterruptedSweepForgetsNothing(t *testing.T) {
 			defer cancel()
 			st.once(func() { st.once(cancel) })
 			var report GarbageReport
-			if err := l.sweep(ctx, everything, &report); !errors.Is(err, context.Canceled) {
+			if err := l.sweep(ctx, everything, 0, &report); !errors.Is(err, context.Canceled) {
 				t.Errorf("error %v", err)
 			}
 			if report.RemovedVersions != garbageRows {
@@ -142,6 +144,7 @@ func TestLargeRowsAreReadInPieces(t *testing.T) {
 	defer func() { must(t, embedded.Close()) }()
 	st := &weighingStore{Store: embedded}
 	l := openLineage(t, st, Options{})
+	collectExpired(t, l) // the first pass looks at everything
 	s := openForRace(t, l, "a", nil)
 	const rows = 64
 	var keys []store.RowKey
@@ -205,16 +208,65 @@ func TestGarbageIsBoundedForAllSpaces(t *testing.T) {
 		}
 		remembered += len(s.rows)
 	}
-	if remembered != 10*small || g.rows != remembered {
-		t.Errorf("%d rows are remembered and %d counted, expected %d", remembered, g.rows, 10*small)
+	if remembered != 10*small || g.weight != remembered {
+		t.Errorf("%d rows are remembered and %d counted, expected %d", remembered, g.weight, 10*small)
 	}
 	g.sweepAll(2)
 	remember(99, most)
-	if taken := g.take(); !taken[99].all || !taken[2].all || taken[3].all || g.rows != 0 {
-		t.Errorf("taken %v, counted %d", taken, g.rows)
+	if taken, _ := g.take(0); !taken[99].all || !taken[2].all || taken[3].all || g.weight != 0 {
+		t.Errorf("taken %v, counted %d", taken, g.weight)
 	}
 	remember(1, most)
-	if s := g.take()[1]; s.all || len(s.rows) != most {
-		t.Errorf("after all was taken, %d of %d rows are remembered", len(s.rows), most)
+	if taken, _ := g.take(0); taken[1].all || len(taken[1].rows) != most {
+		t.Errorf("after all was taken, %d of %d rows are remembered", len(taken[1].rows), most)
+	}
+}
+
+// TestLongKeysCountForMore remembers rows whose keys take far more memory than what is remembered of other rows.
+func TestLongKeysCountForMore(t *testing.T) {
+	const most = 100
+	long := make([]store.RowKey, 10)
+	for i := range long {
+		long[i] = store.RowKey{Space: 1, Key: append(make([]byte, 3000), byte(i))}
+	}
+	g := newGarbage(most)
+	g.add(long)
+	if taken, _ := g.take(0); !taken[1].all {
+		t.Errorf("%d long keys are remembered", len(taken[1].rows))
+	}
+	u := &unsettled{budget: &rowBudget{limit: most}}
+	u.add(1, long[:1])
+	u.add(2, long)
+	if _, complete := u.take(); complete || u.budget.used.Load() != 0 {
+		t.Errorf("long keys of a lost epoch: all remembered %v, counted afterwards %d", complete, u.budget.used.Load())
+	}
+}
+
+// TestCheckCountsWhatACollectionRemoves checks before a collection: snapshots that are overdue, a session that has
+// expired, and the rows that only these see.
+func TestCheckCountsWhatACollectionRemoves(t *testing.T) {
+	m := &machine{}
+	l := m.start(t, memory.New())
+	first := openForRace(t, l, "first", nil)
+	putKeys(t, first, 1, 1, 0, garbageRows)
+	takeSnapshot(t, first, "kept", 1)
+	putKeys(t, first, 2, 2, 0, garbageRows)
+	takeSnapshot(t, first, "abandoned", 2)
+	exporting := openForRace(t, l, "exporting", []Base{{"kept", Range{0, 0}}})
+	putKeys(t, exporting, 1, 1, garbageRows, 2*garbageRows)
+	takeSnapshotOf(t, exporting, SnapshotRequest{ID: "export", Epoch: 1, Kind: SnapshotExport})
+	exporting.Detach()
+	collectExpired(t, l) // its lease counts from here
+	m.pass(time.Hour)
+
+	checked, err := l.Collect(t.Context(), true)
+	must(t, err)
+	if checked.ExpiredSessions != 1 || checked.ReleasedSnapshots != 2 || checked.RemovedRows != garbageRows || checked.RemovedVersions != 2*garbageRows {
+		t.Errorf("the check found %+v", checked)
+	}
+	collected, err := l.Collect(t.Context(), false)
+	must(t, err)
+	if checked != collected {
+		t.Errorf("the check found %+v, the collection after it %+v", checked, collected)
 	}
 }

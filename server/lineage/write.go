@@ -86,6 +86,10 @@ func (f *frameWrite) update(ctx context.Context, apply func(*writing) error) err
 		w = &writing{s: f.s, tx: tx, at: f.at}
 		return w.run(f.seq, apply)
 	})
+	if w != nil { // even after a failure: it may have been committed, and a row that is not there is looked at in vain
+		f.s.l.garbage.add(w.surplus)
+		f.s.unsettled.add(f.at.Epoch, w.made)
+	}
 	if err != nil {
 		return err
 	}
@@ -98,7 +102,6 @@ func (f *frameWrite) update(ctx context.Context, apply func(*writing) error) err
 	if w.renewed != nil {
 		f.s.noteRenewed(w.renewed)
 	}
-	f.s.l.garbage.add(w.surplus)
 	return nil
 }
 
@@ -111,6 +114,7 @@ type writing struct {
 	rows    []pendingRow
 	keyBuf  []byte
 	surplus []store.RowKey // rows left with something for the sweeper
+	made    []store.RowKey // rows that only this epoch has
 
 	repeated    bool // the frame was applied before
 	partial     bool // the frame is not applied by this transaction
@@ -129,6 +133,7 @@ type pendingRow struct {
 	part     int
 	changes  []change // of this row, in their order
 	existed  bool
+	oldest   stamp // that it had, if it existed
 	versions []version
 	few      [2]version // what versions mostly is in
 }
@@ -277,6 +282,9 @@ func (w *writing) load() error {
 		if row.versions, err = decodeRow(raw, row.versions); err != nil {
 			return fmt.Errorf("%s: %w", row.key.Name(), err)
 		}
+		if n := len(row.versions); n > 0 {
+			row.oldest = row.versions[n-1].stamp
+		}
 	}
 	return nil
 }
@@ -353,6 +361,11 @@ func (w *writing) store() error {
 		puts = append(puts, store.Row{RowKey: row.key, Value: raw})
 		if len(row.versions) > 1 || row.versions[0].kind == kindTombstone {
 			w.surplus = append(w.surplus, row.key)
+		} else if row.versions[0].stamp == w.at && row.oldest != w.at {
+			if w.made == nil {
+				w.made = make([]store.RowKey, 0, len(w.rows)-i)
+			}
+			w.made = append(w.made, row.key)
 		}
 	}
 	w.deltaRows += uint64(len(w.rows))
