@@ -66,6 +66,11 @@ func dial(t testing.TB, address string) pb.StateServiceClient {
 	return pb.NewStateServiceClient(connectTo(t, address))
 }
 
+func dialAdmin(t testing.TB, address string) pb.AdminServiceClient {
+	t.Helper()
+	return pb.NewAdminServiceClient(connectTo(t, address))
+}
+
 func connectTo(t testing.TB, address string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),

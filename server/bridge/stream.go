@@ -25,6 +25,8 @@ const (
 	maxUnsent = 2
 )
 
+var errNewerStream = errors.New("a newer stream has attached to the session")
+
 // streamTable knows the newest stream of each session, so that an older one can be ended, and how many there
 // are.
 type streamTable struct {
@@ -52,15 +54,21 @@ func (t *streamTable) done() {
 
 func newStreamTable() *streamTable { return &streamTable{active: map[uint64]*sessionStream{}} }
 
-// replace makes a stream the session's newest and ends the one before.
-func (t *streamTable) replace(id uint64, s *sessionStream) {
+// replace makes a stream the session's newest and ends the one before. It returns false if that one is newer: a stream
+// whose attaching took long must not end the one that its client goes on with.
+func (t *streamTable) replace(id uint64, s *sessionStream) bool {
 	t.mu.Lock()
 	old := t.active[id]
+	if old != nil && s.session.OlderThan(old.session) {
+		t.mu.Unlock()
+		return false
+	}
 	t.active[id] = s
 	t.mu.Unlock()
 	if old != nil {
-		old.cancel(errors.New("a newer stream has attached to the session"))
+		old.cancel(errNewerStream)
 	}
+	return true
 }
 
 func (t *streamTable) remove(id uint64, s *sessionStream) {
@@ -147,13 +155,15 @@ func (x *sessionStream) run() (err error) {
 			err = x.service.panicked(p, "a frame")
 		}
 	}()
+	defer x.detach()
 	if err := x.attach(); err != nil {
 		return err
 	}
 	id := x.session.ID()
-	x.service.streams.replace(id, x)
+	if !x.service.streams.replace(id, x) {
+		return fmt.Errorf("%w: %w", lineage.ErrSessionNotFound, errNewerStream)
+	}
 	defer x.service.streams.remove(id, x)
-	defer x.session.Detach()
 	ackCtx, stopAcks := context.WithCancel(x.ctx)
 	defer stopAcks()
 	x.workers.Add(1)
@@ -233,6 +243,14 @@ func (x *sessionStream) attach() error {
 	return x.send(&pb.ServerFrame{Frame: &pb.ServerFrame_Attached{Attached: &pb.Attached{
 		AppliedSeq: x.session.AppliedSeq(), DurableSeq: min(durable, x.session.AppliedSeq()),
 	}}})
+}
+
+// detach lets go of the session if the stream has hold of it, even when attaching failed after that: the server would
+// otherwise renew the session's lease for ever.
+func (x *sessionStream) detach() {
+	if x.session != nil {
+		x.session.Detach()
+	}
 }
 
 // handle works on one frame; closing says that it was the last.

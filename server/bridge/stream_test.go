@@ -16,6 +16,7 @@ import (
 	pb "github.com/flinkndb/flinkndb/proto/flinkndb/v1"
 	"github.com/flinkndb/flinkndb/server/bridge"
 	"github.com/flinkndb/flinkndb/server/lineage"
+	"github.com/flinkndb/flinkndb/server/store"
 	"github.com/flinkndb/flinkndb/server/store/memory"
 )
 
@@ -236,4 +237,95 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	checkHeap(t)
 	greedy.cancel()
 	<-asked
+}
+
+// slowAnswers is a store that can have a transaction's answer wait after its commit.
+type slowAnswers struct {
+	store.Store
+	slow chan slowAnswer // for the next transaction
+}
+
+type slowAnswer struct {
+	committed chan struct{} // is closed by the store
+	goes      chan struct{} // closed to let the answer go
+}
+
+func (s *slowAnswers) Update(ctx context.Context, fn func(tx store.Tx) error) (store.Commit, error) {
+	commit, err := s.Store.Update(ctx, fn)
+	select {
+	case answer := <-s.slow:
+		close(answer.committed)
+		<-answer.goes
+	default:
+	}
+	return commit, err
+}
+
+// TestStreamThatAttachesSlowly attaches a second stream while the answer to the first one's attaching is on its way:
+// the second is the one that goes on.
+func TestStreamThatAttachesSlowly(t *testing.T) {
+	st := &slowAnswers{memory.New(), make(chan slowAnswer, 1)}
+	client := dial(t, startServerOn(t, st, lineage.Options{}, bridge.Options{}))
+	s := open(t, client, "a")
+	s.read(0, "k") // its states are registered, so that the next transaction is the one below
+	old := &session{t: t, client: client, id: s.id, token: s.token}
+	answer := slowAnswer{make(chan struct{}), make(chan struct{})}
+	st.slow <- answer
+	old.connect(&pb.Attach{ProtocolVersion: bridge.ProtocolVersion, SessionId: s.id, SessionToken: s.token})
+	<-answer.committed
+	s.attach()
+	s.write(put("k", "v"))
+	if got := s.read(0, "k"); got != "v" {
+		t.Fatalf("read %q", got)
+	}
+	close(answer.goes)
+	for { // the slow one ends, not the newer one
+		frame, err := old.stream.Recv()
+		if err != nil {
+			break
+		}
+		if code := frame.GetError().GetCode(); frame.GetError() != nil && code != pb.ErrorCode_ERROR_SESSION_NOT_FOUND {
+			t.Errorf("the slow stream ends with %v", code)
+		}
+	}
+	s.write(put("k", "w"))
+	if got := s.read(0, "k"); got != "w" {
+		t.Errorf("read %q", got)
+	}
+}
+
+// unprovenCommits is a store that cannot say whether what it commits is durable.
+type unprovenCommits struct{ store.Store }
+
+type unprovenCommit struct{}
+
+func (unprovenCommit) Wait(context.Context) error { return store.ErrUnavailable }
+
+func (s unprovenCommits) Update(ctx context.Context, fn func(tx store.Tx) error) (store.Commit, error) {
+	_, err := s.Store.Update(ctx, fn)
+	return unprovenCommit{}, err
+}
+
+// TestFailedAttachHoldsNothing has attaching fail once the server holds the session: its lease must count from then on.
+func TestFailedAttachHoldsNothing(t *testing.T) {
+	st := memory.New()
+	address := startServerOn(t, unprovenCommits{st}, lineage.Options{}, bridge.Options{})
+	opened, err := dial(t, startServerOn(t, st, lineage.Options{}, bridge.Options{})).OpenSession(t.Context(), openRequest("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{t: t, client: dial(t, address), id: opened.GetSessionId(), token: "a"}
+	for range 3 { // the first may attach before it is known that nothing can be proven
+		s.connect(&pb.Attach{ProtocolVersion: bridge.ProtocolVersion, SessionId: s.id, SessionToken: s.token})
+		for err = nil; err == nil; {
+			_, err = s.stream.Recv()
+		}
+	}
+	list, err := dialAdmin(t, address).ListSessions(t.Context(), &pb.ListSessionsRequest{})
+	if err != nil || len(list.GetSessions()) != 1 {
+		t.Fatalf("sessions %v, error %v", list, err)
+	}
+	if list.GetSessions()[0].GetAttached() {
+		t.Error("a session without a stream counts as attached: it never expires")
+	}
 }
