@@ -19,10 +19,10 @@ import java.util.concurrent.atomic.AtomicLong;
 
 /**
  * Stands in for the backend that Flink's operator tests use without a choice, and hands everything to
- * ours: on a class path where it comes before Flink's own, those tests run unmodified on this backend.
+ * ours: on a class path where it comes before Flink's own, those tests run unmodified on this backend. Some
+ * have subclasses of it.
  */
-public final class HashMapStateBackend extends AbstractStateBackend
-        implements ConfigurableStateBackend {
+public class HashMapStateBackend extends AbstractStateBackend implements ConfigurableStateBackend {
     private static final long serialVersionUID = 1L;
 
     /** So small that state is written and read again, or null: state of small tests never leaves a large cache. */
